@@ -1,6 +1,6 @@
-// Functions compiled ahead of time, forward and backward, against the same functions run as they are. A lane's forward and its
-// backward are timed apart: `ratio` is that of both together, `forward_ratio` and `backward_ratio` are theirs. Peaks are those of a
-// whole step. The models' rows also have the eager forward with its backward under a guard (`guard_ratio`), and both (`both_ratio`).
+// Functions compiled ahead of time, forward and backward, against the same functions run eagerly. A lane's forward and backward are timed
+// separately: `ratio` is that of both together, `forward_ratio` and `backward_ratio` are theirs. Peaks are those of a whole step. The
+// models' rows also have the eager forward with its backward under a guard (`guard_ratio`), and both (`both_ratio`).
 //
 // `aot/first/...`: the first call of a new function with its backward, which are traced, over a warm eager step; lower is better.
 
@@ -25,9 +25,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// In a block: a program's next step finds in the caches what its last one left there, and not what eager's did.
+// Per block: a program's next step then finds the caches as its own last step left them, not as eager's did.
 constexpr int kLeastSteps = 5;
-// Of rows whose steps take tens of milliseconds.
+// For rows whose steps take tens of milliseconds.
 constexpr int kFewPairs = 9;
 
 using Function = std::function<at::Tensor(const Tensors&)>;
@@ -85,7 +85,7 @@ int64_t peak_of_step(const AotLane& lane, int64_t base_bytes) {
   });
 }
 
-/// The result and the gradients; `seed` decides what dropout draws.
+/// The result and the gradients; `seed` determines dropout's numbers.
 Tensors outcome_of(const AotLane& lane) {
   at::manual_seed(7);
   return guarded(lane, [&] {
@@ -98,7 +98,7 @@ Tensors outcome_of(const AotLane& lane) {
   });
 }
 
-/// Equal seeds give eager's numbers in the call that is traced; where kernels draw, later ones have numbers of their own.
+/// With equal seeds the traced call gives eager's numbers; if kernels draw, later calls have numbers of their own.
 std::string differs(const AotLane& eager, const AotLane& lane) {
   Tensors expected = outcome_of(eager);
   for (int call = 1; call <= 3; ++call) {
@@ -165,7 +165,7 @@ void measure(benchmark::State& state, const Settings& settings, const AotRow& ro
   std::vector<AotLane*> lanes = {&eager, &ours};
   if (row.model) lanes.insert(lanes.end(), {&backward_alone, &both});
   AotOptions comparable = options;
-  comparable.fallback_random = true;  // eager's numbers; what is timed has those of its kernels
+  comparable.fallback_random = true;  // eager's numbers; what is timed uses the kernels' own
   const AotLane compared{&work, AotFunction<Function>(work.function, comparable)};
   time_step(ours);  // traced
   for (size_t i = 1; i < lanes.size(); ++i) {
@@ -214,7 +214,7 @@ void measure_first(benchmark::State& state, const Settings& settings, const std:
   std::vector<double> first_us, forward_us;
   for (auto _ : state) {
     run_block(eager, 1);
-    const AotFunction<Function> compiled(work.function, options_for(settings));  // kernels are compiled beside it, as in a program
+    const AotFunction<Function> compiled(work.function, options_for(settings));  // kernels are compiled in the background, as in a program
     AotLane first{&work, compiled};
     run_block(first, 1);
     first_us.push_back(first.us.back());

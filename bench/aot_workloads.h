@@ -8,7 +8,7 @@
 
 #include "bench/workload.h"
 
-// What the rows aot/... compile: functions of tensors, forward and backward.
+// The functions that the rows aot/... compile: of tensors, forward and backward.
 
 namespace hindcast::bench {
 
@@ -19,14 +19,14 @@ struct AotWork {
   Tensors arguments;
   Tensors leaves;       // whose gradients the backward fills
   at::Tensor incoming;  // the result's gradient; undefined where the result is a loss
-  bool draws = false;   // random numbers: a kernel's are others than ATen's
+  bool draws = false;   // random numbers: kernels draw others than ATen
   Tensors data = {};    // of a Workload
 };
 
 /// (a + b + c + d).cos().cos()
 AotWork four_cosines(at::IntArrayRef sizes);
 
-/// The model with its loss, as a function of no argument: parameters are read from outside.
+/// The model with its loss, as a function without arguments: parameters are read from outside.
 AotWork whole_step(Workload work, bool draws = false);
 
 /// One of the functions that xFormers compiles with memory_efficient_fusion(), on tensors of {B, M, K}.
@@ -36,7 +36,7 @@ struct AotPattern {
 };
 const std::vector<AotPattern>& aot_patterns();
 
-/// Models with their losses, as functions of no argument.
+/// Models with their losses, as functions without arguments.
 struct AotModel {
   std::string name;
   std::function<AotWork()> build;

@@ -1,16 +1,16 @@
 #pragma once
 
-// Training steps as one C++ function each, without a framework: what a step could take.
+// Training steps as one C++ function each, without a framework: a lower bound for a step's time.
 
 namespace hindcast::bench {
 
-/// A step of one row: forward, loss, backward, clipping by the norm and Adam, on memory of its own. Each exists once in a process.
+/// A step of one row: forward, loss, backward, clipping by the norm and Adam, on its own memory. Each exists once per process.
 struct HandWritten {
   struct Input {
     float* values;
     int count;
   };
-  const Input* inputs;  // what a caller fills: the parameters, then the data, in the order of the row's Workload
+  const Input* inputs;  // filled by the caller: the parameters, then the data, in the order of the row's Workload
   int input_count;
   void (*start)();            // forgets Adam's state
   float (*step)(float rate);  // the loss before the update

@@ -1,5 +1,5 @@
-// The step of lstm/20x64/b32: a cell over 20 steps, mean squared error of its outputs. The input's product is one for all steps, and so are
-// the weights' gradients.
+// The step of lstm/20x64/b32: a cell over 20 steps, mean squared error of its outputs. One product computes the input's part of all steps;
+// the weights' gradients are also one product each.
 
 #include <cmath>
 #include <cstring>
@@ -11,7 +11,7 @@ namespace hindcast::bench {
 namespace {
 
 constexpr int kSteps = 20, kBatch = 32, kWidth = 64, kGates = 4 * kWidth;
-constexpr int kRow = kBatch * kWidth, kGateRow = kBatch * kGates;  // of one step
+constexpr int kRow = kBatch * kWidth, kGateRow = kBatch * kGates;  // per step
 
 struct alignas(64) Parameters {
   float of_input[kGates * kWidth], input_bias[kGates], of_state[kGates * kWidth], state_bias[kGates];
@@ -25,7 +25,7 @@ alignas(64) float states[(kSteps + 1) * kRow], memories[(kSteps + 1) * kRow], ta
 alignas(64) float d_state[kRow], d_memory[kRow];
 double steps = 0;
 
-/// A step of the cell behind its products; adds the squares of its errors.
+/// A step of the cell after its products; adds the squares of its errors.
 HINDCAST_INLINE void cell(int step, Floats& sum) {
   for (int b = 0; b < kBatch; ++b) {
     for (int k = 0; k < kWidth; k += kLanes) {

@@ -1,10 +1,10 @@
 #pragma once
 
-// What the files by_hand_*.cpp share: small matrix products with sizes known at compile time, and element-wise functions, in vectors of 16
+// Shared by the files by_hand_*.cpp: small matrix products with sizes known at compile time, and element-wise functions, in vectors of 16
 // floats. GCC's and Clang's vector extensions, no intrinsics.
 //
-// Those files alone are compiled for the machine's own processor. All is static here and nothing of the standard library's templates is
-// used: the linker could take such a function for the whole program.
+// Only those files are compiled for the machine's own processor. Everything is static here and nothing uses the standard library's
+// templates: the linker could use such an instantiation for the whole program.
 
 #include <cmath>
 
@@ -14,7 +14,7 @@ using Floats = float __attribute__((vector_size(64), aligned(4), may_alias));
 using Ints = int __attribute__((vector_size(64), aligned(4), may_alias));
 constexpr int kLanes = 16;
 
-// Whether a vector is one register. With narrower ones a product's block does not fit, and another block would be right.
+// Whether a vector is one register. With narrower ones a product's block does not fit, and another block size would be right.
 #ifdef __AVX512F__
 constexpr bool kHasBlocks = true;
 #else
@@ -40,7 +40,7 @@ HINDCAST_INLINE float largest_of(Floats x) {
   return largest;
 }
 
-// A rational approximation, as Eigen and XLA have it.
+// A rational approximation, as in Eigen and XLA.
 HINDCAST_INLINE Floats tanh_of(Floats x) {
   const Floats limit = all(7.90531110763549805F);
   x = x > limit ? limit : x;
@@ -81,7 +81,7 @@ struct AsItIs {
 };
 
 /// C[M, N] = last(A[M, K] B[K, N]). A(m, k) is a[m * kRow + k * kColumn]; rows of B and C are contiguous. A block of 8 rows and 32 columns
-/// stays in registers, and `last` is what the rest of the layer does with it there.
+/// stays in registers, where `last` does the rest of the layer.
 template <int kM, int kN, int kK, int kRow, int kColumn, class Last>
 HINDCAST_INLINE void product(const float* __restrict a, const float* __restrict b, float* __restrict c, const Last& last) {
   constexpr int kRows = 8, kVectors = 2;
@@ -145,7 +145,7 @@ HINDCAST_INLINE double norm_of(const float* x, int count) {
   return std::sqrt(sum);
 }
 
-/// Clips gradients and makes Adam's step of `count` floats. `steps`: this one is counted.
+/// Clips gradients and runs Adam's step on `count` floats. `steps` includes this one.
 HINDCAST_INLINE void clip_and_update(float* __restrict parameters, const float* __restrict gradients, float* __restrict means,
                                      float* __restrict squares, int count, float max_norm, float rate, double steps) {
   constexpr double kBeta1 = 0.9, kBeta2 = 0.999;

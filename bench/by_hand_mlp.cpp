@@ -21,7 +21,7 @@ alignas(64) float turned1[kIn * kHidden], turned2[kHidden * kOut], hidden[kBatch
     d_hidden[kBatch * kHidden];
 double steps = 0;
 
-/// The mean over a batch of -log_softmax(logits)[target]; leaves the gradient in their place.
+/// The mean over a batch of -log_softmax(logits)[target]; replaces the logits by their gradient.
 HINDCAST_INLINE float cross_entropy() {
   constexpr int kVectors = kOut / kLanes;
   float loss = 0;

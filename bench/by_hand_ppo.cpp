@@ -37,7 +37,7 @@ HINDCAST_INLINE void head() {
   }
 }
 
-/// The loss, and its gradient by the logits.
+/// The loss, and its gradient with respect to the logits.
 HINDCAST_INLINE float surrogate() {
   constexpr float kOfEntropy = 0.01F, kClip = 0.2F;
   float loss = 0;
@@ -58,7 +58,7 @@ HINDCAST_INLINE float surrogate() {
   return loss / kBatch;
 }
 
-/// The gradients of the head and of what the second layer's tanh got.
+/// The gradients of the head and of the second layer's tanh.
 HINDCAST_INLINE void head_backward() {
   constexpr int kVectors = kWidth / kLanes;
   const Parameters& p = parameters;

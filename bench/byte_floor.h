@@ -6,8 +6,8 @@ namespace hindcast::bench {
 
 /// How long this machine takes to move a number of bytes, half of them read and half written.
 ///
-/// The buffers are as large together as what the row has to move, and every page of them has been written
-/// before: a row that fits into the caches is held against a copy that does too, and none against page faults.
+/// The buffers together are as large as what the row has to move, and all their pages have been written before: a row that fits into the
+/// caches is compared with a copy that does too, and page faults are not counted.
 class ByteFloor {
  public:
   explicit ByteFloor(double bytes);

@@ -4,9 +4,10 @@
     python bench/calls.py
     python bench/calls.py --rows 'train_step' --blocks 41 --json calls.json
 
-`whole` is a call's time, `engine` what of it C++ needs for the program, the kernels of the optimizer, or the backward, as the library measures
-it. Each part reads the clock twice, and one of these reads counts as `above`. `above` is the difference, and `budget` what it may be. All three are of the block in
-which `above` is the least. `of stock` has a small backward's time over PyTorch's, block by block, the median. Exit status 1: a row is above its
+`whole` is a call's time, `engine` the part of it that C++ needs for the program, the kernels of the optimizer, or the backward, as the
+library measures it. Each part reads the clock twice, and one of these reads counts as `above`. `above` is the difference, and `budget` what
+it may be. All three are of the block in which `above` is the least. `of stock` has a small backward's time over PyTorch's, block by block,
+the median. Exit status 1: a row is above its
 budget.
 """
 

@@ -1,13 +1,12 @@
-// Programs whose graphs change from step to step, some of them in every step: what hindcast costs where a capture does not pay,
-// in time and in memory. A back-off shows as `fallback_share`, a bound of the cache as `resident_mb`.
+// Programs whose graphs change from step to step, some of them in every step: what hindcast costs if captures do not pay, in time and in
+// memory. A back-off shows as `fallback_share`, the cache's bound as `resident_mb`.
 //
-// A row has four parts. (1) The first steps of the program, the two engines in turn, step by step; gradients are compared.
-// (2), (3) After a reset(), so many steps of the stock engine, then the same steps of hindcast: each begins with freed pages
-// returned to the system, and what it adds to the resident memory is counted. This is hindcast's warm-up, too. (4) Blocks of
-// both in turn, each of the same steps.
+// A row has four parts. (1) The first steps of the program, alternately on both engines; gradients are compared. (2), (3) After a reset(),
+// this many steps of the stock engine, then the same steps of hindcast: each begins with freed pages returned to the system, and the growth
+// of resident memory is counted. This is hindcast's warm-up, too. (4) Blocks of both in turn, each of the same steps.
 //
-// A block's value is the mean of its steps, not the median: what one step in 20 pays is part of the price. `overall_ratio` is
-// the quotient of the sums of all blocks, so that a rare expensive step shows even where most blocks have none.
+// A block's value is the mean of its steps, not the median: what one step in 20 costs is part of the price. `overall_ratio` is the quotient
+// of the sums of all blocks, so that a rare expensive step shows even if most blocks have none.
 
 #include <ATen/ATen.h>
 
@@ -28,13 +27,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// One of the two engines and how far it has come in the program.
+/// One of the two engines and its position in the program.
 struct Side {
   const Program* program = nullptr;
   std::optional<Options> options = {};  // none: the stock engine, no guard
   int64_t step = 0;
 
-  // Of what is timed.
+  // Of the timed steps.
   std::vector<double> us = {};  // one a block
   uint64_t backwards = 0;
   uint64_t hits = 0;
@@ -64,7 +63,7 @@ double time_step(Side& side) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-/// Microseconds of those of the next `count` steps that are timed.
+/// Microseconds of the timed ones among the next `count` steps.
 std::vector<double> run_steps(Side& side, int64_t count) {
   std::optional<Guard> guard;
   if (side.options) guard.emplace(enable(*side.options));
@@ -84,7 +83,7 @@ std::vector<double> run_steps(Side& side, int64_t count) {
   return us;
 }
 
-/// What so many steps add to the process's memory, in MiB.
+/// How much this many steps add to the process's memory, in MiB.
 double resident_growth(Side& side, int64_t steps) {
   return_freed_pages();
   const int64_t before = resident_bytes();
@@ -99,7 +98,7 @@ std::vector<at::Tensor> copies_of_grads(const Program& program) {
   return grads;
 }
 
-/// The first steps in turn. Returns what differs, for SkipWithError.
+/// The first steps, alternately. Returns the difference, for SkipWithError.
 std::string run_first_steps(benchmark::State& state, Side& stock, Side& ours, int64_t steps) {
   std::vector<double> stock_us, our_us;
   const auto append = [](std::vector<double>& to, const std::vector<double>& more) { to.insert(to.end(), more.begin(), more.end()); };
@@ -139,12 +138,12 @@ void measure(benchmark::State& state, const Settings& settings, const BuildProgr
   const auto forget = [] {
     reset();
     trim();
-    wait();  // for the kernel that is being compiled; those of graphs that are gone are not
+    wait();  // for the kernel that is being compiled; those of freed graphs are not compiled
   };
   forget();
   at::manual_seed(1);
   const Program program = build();
-  Options options;  // kernels are compiled beside it, as in a program
+  Options options;  // kernels are compiled in the background, as in a program
   if (settings.fused) options.compiler = compilers::fused();
 
   Side first_stock{&program}, first_ours{&program, options};
@@ -162,7 +161,7 @@ void measure(benchmark::State& state, const Settings& settings, const BuildProgr
   stock.backwards = ours.backwards = ours.hits = ours.fallbacks = 0;
 
   const double usual_us = state.counters["first_steps_stock_us"];
-  // An even number: of two kinds that take turns, a block has as many of each.
+  // An even number: a block has as many of each of two alternating kinds.
   const int64_t steps = (std::max<int64_t>(backwards_per_block(settings, usual_us), length.least_in_block) + 1) / 2 * 2;
   int64_t round = 0;
   for (auto _ : state) {
@@ -184,7 +183,7 @@ void measure(benchmark::State& state, const Settings& settings, const BuildProgr
   counters["hit_share"] = ours.share(ours.hits);
   counters["fallback_share"] = ours.share(ours.fallbacks);
   if (settings.report) std::cerr << hindcast::report();
-  forget();  // the next suite's rows must not have these graphs beside them
+  forget();  // the next suite's rows must not run with these graphs in the cache
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ Tensor parameter(at::IntArrayRef sizes) { return leaf_of(at::randn(sizes) / std:
 // The same in every process and library, unlike std::uniform_int_distribution.
 size_t below(size_t bound, Random& random) { return static_cast<size_t>(random() % bound); }
 
-// Graphs over four leaves that are drawn from a seed. Every op is one node, reads one or two of the four values that are there and
-// replaces one that it has read, so that the backward visits all of them. As in the chains, factors are near 1.
+// Random graphs over four leaves, from a seed. Every op is one node, reads one or two of the four current values and replaces one that it
+// has read, so that the backward visits all of them. As in the chains, factors are near 1.
 class RandomGraphs {
  public:
   explicit RandomGraphs(int64_t floats) : factor_(at::linspace(0.9995, 1.0005, floats)) {
@@ -68,9 +68,9 @@ class RandomGraphs {
   Tensor factor_;
 };
 
-// A custom function that does not say that it is traceable: its backward is called as itself.
+// A custom function that is not declared traceable: its backward is called as itself.
 struct Opaque : torch::autograd::Function<Opaque> {
-  template <class... Leaves>  // each an argument of its own: LibTorch does not look into lists
+  template <class... Leaves>  // separate arguments: LibTorch does not look into lists
   static Tensor forward(torch::autograd::AutogradContext* context, const Leaves&... leaves) {
     context->save_for_backward({leaves...});
     return at::ones({});
@@ -120,7 +120,7 @@ Program episodes() {
             for (size_t i = 0; i < length; ++i) {
               state = at::tanh(at::addmm(at::addmm(bias, observed, of_input), state, of_state));
               const Tensor actions = at::log_softmax(at::mm(state, head), 1);
-              // What was chosen is data: an index in the graph would be another capture for each.
+              // The choice is data: as an index in the graph, each would need its own capture.
               const Tensor action = at::scalar_tensor(static_cast<int64_t>(below(kActions, random)), at::kLong).view({1, 1});
               chosen.push_back(actions.gather(1, action));
             }

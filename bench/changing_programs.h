@@ -8,8 +8,8 @@
 
 namespace hindcast::bench {
 
-/// A program whose backwards differ from step to step. `forward` depends on the number of the step alone, so that both engines
-/// meet the same graphs in the same order.
+/// A program whose backwards differ from step to step. `forward` depends only on the number of the step, so that both engines meet the same
+/// graphs in the same order.
 struct Program {
   std::vector<at::Tensor> leaves;
   std::function<at::Tensor(int64_t step)> forward;
@@ -20,12 +20,12 @@ struct Program {
 
 using BuildProgram = std::function<Program()>;
 
-/// Graphs of so many ops, all drawn anew in each step.
+/// Graphs of this many ops, drawn anew in each step.
 Program new_structures(int ops, int64_t floats);
-/// So many such graphs, again and again in the same order.
+/// This many such graphs, cyclically in the same order.
 Program structures_in_turn(int count, int ops);
 
-/// Two backwards take turns, as in a GAN: one is always the same, the other never. Timed is one of them.
+/// Two backwards alternate, as in a GAN: one is always the same, the other never. Only one of them is timed.
 enum class Kind : uint8_t { Same, New };
 Program two_kinds(int ops, Kind timed);
 
@@ -34,10 +34,10 @@ Program episodes();
 /// A recurrent network over sequences of 64 lengths.
 Program rnn_lengths();
 
-/// What stands behind a torch.compile'd forward: one node that nobody can look into, and ten leaves.
+/// The backward after a torch.compile'd forward: one opaque node, and ten leaves.
 Program opaque(int64_t floats_of_each);
 
-/// A chain of so many ops, each with a hook. In every step another hook returns its gradient with other strides.
+/// A chain of this many ops, each with a hook. In every step another hook returns its gradient with other strides.
 Program deviating_hook(int ops);
 
 }  // namespace hindcast::bench

@@ -25,7 +25,7 @@ def floor_of(row):
 
 
 def scale(rows):
-    """From a ratio to a place, by its logarithm: 2x faster is as far from 1 as 2x slower."""
+    """From a ratio to a position, by its logarithm: 2x faster is as far from 1 as 2x slower."""
     values = [row["ratio"] for row in rows] + [floor for floor in map(floor_of, rows) if floor]
     low, high = min(0.8, *values), max(2.0, *values)
     return lambda ratio: LEFT + WIDTH * math.log(ratio / low) / math.log(high / low), low, high

@@ -2,8 +2,8 @@
 
 namespace hindcast::bench {
 
-/// Microseconds from some moment on: the processor's time where one thread works, which does not count what neighbours on the machine take;
-/// else the clock's.
+/// Microseconds since some moment: processor time if one thread works, which excludes what other processes on the machine use; else
+/// wall-clock time.
 double now_us();
 
 }  // namespace hindcast::bench

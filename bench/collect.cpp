@@ -1,5 +1,5 @@
-// What a hit pays before it runs: the walk, the key and the look-up, by the typed collectors and by
-// LibTorch's visitor in turn. bench/table.py fits the fixed part and the slope over the sizes.
+// What a hit costs before it runs: the walk, the key and the look-up, alternately by the typed collectors and by LibTorch's visitor.
+// bench/table.py fits the fixed part and the slope over the sizes.
 
 #include "bench/harness.h"
 #include "bench/suites.h"

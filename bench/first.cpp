@@ -1,7 +1,6 @@
-// The first backward of a graph: captured, checked against no cache, run. Every repeat forgets all
-// graphs before. `first_ratio` = that over the stock engine's backward of the same graph (which
-// is warm, so the comparison is the strict one); lower is better. `cold_us` is the very first
-// repeat: in the first row of a run it also pays what the process pays once.
+// The first backward of a graph: captured, checked against an empty cache, run. Every repeat forgets all graphs first. `first_ratio` is its
+// time over the stock engine's backward of the same graph (which is warm, so the comparison is the strict one); lower is better. `cold_us`
+// is the very first repeat: in the first row of a run it also includes the process's one-time costs.
 
 #include <ATen/ATen.h>
 
@@ -19,7 +18,7 @@ void measure(benchmark::State& state, const Settings& settings, const Build& bui
   const int64_t base_bytes = live_bytes();
   const Workload work = build();
   Lane stock{&work, std::nullopt};
-  Options options;  // kernels are compiled beside it, as in a program
+  Options options;  // kernels are compiled in the background, as in a program
   if (settings.fused) options.compiler = compilers::fused();
   Lane ours{&work, options};
   for (int i = 0; i < 2; ++i) time_backward(stock);

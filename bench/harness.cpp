@@ -17,7 +17,7 @@
 namespace hindcast::bench {
 namespace {
 
-// Beside the three backwards of the gradients' check, which take the miss and its followers.
+// In addition to the three backwards of the gradients' check, which include the miss.
 constexpr int kWarmUp = 2;
 
 template <class Call>
@@ -38,7 +38,7 @@ double timed(const Workload& work) {
 
 std::vector<at::Tensor> gradients(const Lane& lane) {
   at::manual_seed(7);  // dropout must draw the same masks in both engines
-  // Without what follows the backward: an optimizer's step would change the function that is compared.
+  // Without after_backward: an optimizer's step would change the function that is compared.
   under_engine(lane, [&] {
     lane.work->clear_grads();
     lane.work->forward().backward(lane.work->incoming);
@@ -50,8 +50,8 @@ std::vector<at::Tensor> gradients(const Lane& lane) {
   return result;
 }
 
-/// Whether two leaves, or a leaf and the layer above, hold one gradient: less work than stock's, and wrong once one of them
-/// is changed in place.
+/// Whether two leaves, or a leaf and the layer above, share one gradient: less work than stock's, and wrong once one of them is changed in
+/// place.
 bool shared_gradients(const Workload& work) {
   std::set<const void*> seen;
   if (work.incoming.defined()) seen.insert(work.incoming.const_data_ptr());
@@ -70,7 +70,7 @@ void measure_row(benchmark::State& state, const Settings& settings, const Build&
   Lane stock{&work, std::nullopt};
   Lane ours{&work, options};
 
-  // Stock's peak first: whatever hindcast keeps from its first backward on counts against it only.
+  // Stock's peak first: whatever hindcast keeps from its first backward on counts only against it.
   time_backward(stock);
   const auto stock_peak = static_cast<double>(measure_peak(stock, base_bytes));
   if (const std::string error = differing_gradients(work, options); !error.empty()) {
@@ -114,7 +114,7 @@ void measure_row(benchmark::State& state, const Settings& settings, const Build&
 
 bool agree(const at::Tensor& expected, const at::Tensor& seen) {
   if (!expected.defined() || !seen.defined()) return expected.defined() == seen.defined();
-  // Of a sum whose terms cancel, what is left is rounding in both engines: it is small beside the tensor's largest value.
+  // If a sum's terms cancel, both engines' results are rounding, small relative to the tensor's largest value.
   const double largest = expected.numel() == 0 ? 0 : expected.abs().max().item<double>();
   return at::allclose(seen, expected, /*rtol=*/1e-3, /*atol=*/1e-5 * std::max(1.0, largest));
 }

@@ -1,5 +1,5 @@
-// What user code in a backward costs: the same chain with and without one no-op hook on its leaf,
-// under both engines, all four lanes in turn. `hook_us` is hindcast's extra time, pair by pair.
+// The cost of user code in a backward: the same chain with and without one no-op hook on its leaf, under both engines, all four lanes in
+// turn. `hook_us` is hindcast's extra time, pair by pair.
 
 #include "bench/harness.h"
 #include "bench/suites.h"

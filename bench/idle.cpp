@@ -1,5 +1,5 @@
-// Programs that gain nothing must pay nothing: steps of a few tiny operators, compiled and as they are, in the steady state. Timed is
-// processor time, and a block's value is the mean of its steps: one that is looked at again now and then is part of the price.
+// Programs that gain nothing must pay nothing: steps of a few tiny operators, compiled and eager, in the steady state. Processor time is
+// measured, and a block's value is the mean of its steps: occasional steps that are tried again are part of the price.
 // bench/idle.py has the rows of Python.
 
 #include <ATen/ATen.h>
@@ -53,7 +53,7 @@ void measure(benchmark::State& state, const Settings& settings, const std::funct
     run_block(idle, /*ours=*/true, warm_up);
     wait();
   }
-  // An even number: of two kinds that take turns, a block has as many of each.
+  // An even number: a block has as many of each of two alternating kinds.
   const int64_t steps = std::max<int64_t>(1, static_cast<int64_t>(2 * settings.block_us / run_block(idle, false, 20)) / 2) * 2;
   std::vector<double> stock, ours;
   bool stock_first = false;

@@ -1,4 +1,4 @@
-"""Programs on which hindcast gains little or nothing: each gives one step of PyTorch's, and the same step with hindcast."""
+"""Programs on which hindcast gains little or nothing: each returns one step of PyTorch's, and the same step with hindcast."""
 
 import itertools
 
@@ -25,7 +25,7 @@ def calls(function, *arguments, compiled=None):
 
 
 def guarded(step, **options):
-    """With a guard around all steps: `ours` enters it for good, since its step is called in its own blocks alone."""
+    """With a guard around all steps: `ours` enters it permanently, since its step runs only in its own blocks."""
     return step, step, lambda: hindcast.enable(**options)
 
 

@@ -1,6 +1,6 @@
-// A convolution, forward and backward, in the layouts that LibTorch has for it on the CPU: `plain`, `last` (channels-last) and `blocked`,
-// oneDNN's own, in tensors that only oneDNN can read. ratio: plain over channels-last, which compiled functions choose where it is faster;
-// blocked_ratio: plain over blocked, had the tensors around the convolution that layout too.
+// A convolution, forward and backward, in LibTorch's layouts on the CPU: `plain`, `last` (channels-last) and `blocked`, oneDNN's own, in
+// tensors that only oneDNN can read. ratio: plain over channels-last, which compiled functions choose if it is faster; blocked_ratio: plain
+// over blocked, if the tensors around the convolution also had that layout.
 
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -32,7 +32,7 @@ class Convolution {
     weight_ = at::randn({shape.results, shape.channels, 3, 3}).contiguous(format);
     bias_ = at::randn({shape.results});
     image_ = at::randn({shape.images, shape.channels, shape.size, shape.size}).contiguous(format);
-    // Blocks are oneDNN's to choose: those of the results of two convolutions.
+    // oneDNN chooses the blocks: those of the results of two convolutions.
     if (is_blocked_)
       image_ = at::mkldnn_convolution(image_.to_mkldnn(), at::ones({shape.channels, shape.channels, 1, 1}), {}, zeros_, ones_, ones_, 1);
     gradient_ = is_blocked_ ? forward() : at::randn_like(forward());

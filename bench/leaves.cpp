@@ -1,4 +1,4 @@
-// Accumulation into `.grad` is most of the backward: five thousand leaves of 8 floats, and one that gets the incoming gradient as it is.
+// Accumulation into `.grad` dominates the backward: five thousand leaves of 8 floats, and one that gets the incoming gradient unchanged.
 
 #include "bench/harness.h"
 #include "bench/suites.h"

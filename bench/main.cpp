@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
   try {
     const Settings settings = take_settings(argc, argv);
     if (!settings.soak.empty()) return hindcast::bench::run_soak(settings);
-    setenv("HINDCAST_COMPILER", "eager", /*overwrite=*/1);  // of rows where kernels make no difference
+    setenv("HINDCAST_COMPILER", "eager", /*overwrite=*/1);  // for rows where kernels make no difference
     hindcast::bench::keep_freed_pages();
     hindcast::bench::install_counting_allocator();
     hindcast::bench::Pristine pristine;  // before anything starts a thread or a guard

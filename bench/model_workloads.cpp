@@ -1,5 +1,5 @@
-// The models of the rows, as functions of their parameters: plain ATen calls, so that the file
-// needs no torch::nn, and what autograd records is what stands here.
+// The models of the rows, as functions of their parameters: plain ATen calls, so that the file needs no torch::nn, and autograd records
+// exactly these ops.
 
 #include <ATen/ATen.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 using at::Tensor;
 
-/// Makes the parameters and remembers them as the leaves of the workload.
+/// Creates the parameters and remembers them as the leaves of the workload.
 struct Parameters {
   std::vector<Tensor> leaves;
 
@@ -59,7 +59,7 @@ struct ConvNorm {
 
 struct ResidualBlock {
   ConvNorm first, second;
-  std::vector<ConvNorm> shortcut;  // one where the shape changes, none where x itself fits
+  std::vector<ConvNorm> shortcut;  // one if the shape changes, none if x itself fits
   ResidualBlock(Parameters& parameters, int64_t in, int64_t out, int64_t stride, int64_t shortcut_side = 3)
       : first(parameters, in, out, stride), second(parameters, out, out, 1) {
     if (in != out || stride != 1) shortcut.emplace_back(parameters, in, out, stride, shortcut_side);

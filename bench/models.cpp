@@ -1,4 +1,4 @@
-// Whole models: the share of a backward that is the engine's, from nearly all to nearly nothing.
+// Whole models: the engine's share of a backward, from nearly all to nearly nothing.
 
 #include "bench/harness.h"
 #include "bench/suites.h"

@@ -1,4 +1,4 @@
-// Parts of networks that one kernel, or one pass, is for. Each was slower than stock, or no faster, before it had that.
+// Parts of networks that have a dedicated kernel or pass. Each was slower than stock, or no faster, without it.
 
 #include "bench/harness.h"
 #include "bench/suites.h"
@@ -22,7 +22,7 @@ Workload with_incoming(Tensor incoming, std::vector<Tensor> leaves, std::functio
   return work;
 }
 
-// Two halves that one kernel makes and stores side by side.
+// One kernel computes and stores two halves side by side.
 Workload swiglu(int64_t rows, int64_t width) {
   const Tensor x = leaf(at::randn({rows, width}));
   return with_incoming(at::randn({rows, width / 2}), {x}, [x] {
@@ -50,7 +50,7 @@ Workload complex_chain(int64_t numbers) {
   });
 }
 
-// Small images: a channel lies in many short runs.
+// Small images: a channel consists of many short runs.
 Workload batch_norm_silu(at::IntArrayRef sizes) {
   const Tensor x = leaf(at::randn(sizes)), weight = leaf(at::rand({sizes[1]}) + 0.5), bias = leaf(at::randn({sizes[1]}));
   return with_incoming(at::randn(sizes), {x, weight, bias}, [x, weight, bias] {
@@ -58,7 +58,7 @@ Workload batch_norm_silu(at::IntArrayRef sizes) {
   });
 }
 
-// What autograd keeps of each write is a gradient of the whole tensor.
+// For each write autograd keeps a gradient of the whole tensor.
 Workload written_steps(int64_t steps) {
   constexpr int64_t kBatch = 32, kWidth = 64;
   const Tensor x = leaf(at::randn({kBatch, steps, kWidth}));
@@ -69,7 +69,7 @@ Workload written_steps(int64_t steps) {
   });
 }
 
-// Differences between neighbours: what flows back is the sum of four gradients of slices.
+// Differences between neighbours: the gradient is the sum of four gradients of slices.
 Workload total_variation(at::IntArrayRef sizes) {
   const Tensor x = leaf(at::randn(sizes));
   return {{x}, [x] {
@@ -78,13 +78,13 @@ Workload total_variation(at::IntArrayRef sizes) {
           }};
 }
 
-// What flows back is cut off at the edges of each image.
+// The gradient is cut off at the edges of each image.
 Workload padded(at::IntArrayRef sizes) {
   const Tensor x = leaf(at::randn(sizes));
   return {{x}, [x] { return (at::tanh(at::constant_pad_nd(at::sigmoid(x), {1, 1, 1, 1})) * 3).square().sum(); }};
 }
 
-// Of 72 MiB: no cache holds what is written until somebody reads it.
+// 72 MiB: results leave every cache before they are read.
 Workload large_bias_relu(int64_t width) {
   const Tensor x = leaf(at::randn({8, width, width})), bias = leaf(at::randn({width}));
   return with_incoming(at::randn({8, width, width}), {x, bias}, [x, bias] { return at::relu(x + bias); });

@@ -1,11 +1,11 @@
-"""What compiles the function of a row of bench/peers.py, forward and backward: each takes the row and gives a function
-of the same arguments."""
+"""Compilers for the function of a row of bench/peers.py, forward and backward: each takes the row and returns a function of the same
+arguments."""
 
 import torch
 
 
 def aot_inductor(row):
-    """What torch.compile does, less Dynamo: the forward's operators as a graph, then AOT autograd with Inductor."""
+    """torch.compile without Dynamo: the forward's operators as a graph, then AOT autograd with Inductor."""
     from torch._inductor.compile_fx import compile_fx
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -39,7 +39,7 @@ def functorch_inductor(row):
 
     def partition(joint, inputs, **options):
         with V.set_fake_mode(detect_fake_mode(inputs)):
-            joint_graph_passes(joint)  # they make the random operators that Inductor knows
+            joint_graph_passes(joint)  # creates the random operators that Inductor knows
         return chosen(joint, inputs, **options)
 
     def compiler(is_backward):

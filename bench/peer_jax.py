@@ -153,7 +153,7 @@ class JaxLane:
         self.state = first_state([jnp.array(values) for values in self.first_values])
 
     def run(self, rate, steps):
-        """The last loss, when all steps are done. Blocked: each is waited for, as by who reads the loss."""
+        """The last loss, when all steps are done. Blocked: waits for each, like a program that reads the loss."""
         for _ in range(steps):
             self.state, loss = self.step(self.state, rate, *self.data)
             if self.blocked:

@@ -1,5 +1,4 @@
-"""Rows train_step/... of bench/peers.py: each lane is a process of its own (peer_worker.py), and they run one block of
-steps each by turns."""
+"""Rows train_step/... of bench/peers.py: each lane is a separate process (peer_worker.py), and they alternate by blocks of steps."""
 
 import contextlib
 import json
@@ -14,16 +13,16 @@ from pathlib import Path
 from peer_turns import quartiles, quotients
 
 WORKER = Path(__file__).parent / "peer_worker.py"
-BASE = "eager_fused"  # the lane that all others are held against
+BASE = "eager_fused"  # the lane that all others are compared with
 OURS = "hindcast_train_step"
 TOLERANCE = 1e-4  # of each of the first losses
-OF_FIRST = 1e-6  # and of the first one: where little is left of it, rounding is much of that
+OF_FIRST = 1e-6  # and of the first one: when the loss is small, rounding is a large part of it
 BLOCK_US = 20_000
 LEAST_STEPS, MOST_STEPS = 3, 200
 
 
 class Failed(Exception):
-    """What a lane has to say instead of its times."""
+    """A lane's message instead of its times."""
 
 
 class Worker:
@@ -91,7 +90,7 @@ def result_of(peer, samples, said, notes):
 
 
 def measured(row, peers, threads, environment, arguments):
-    """A result for each of the peers, and for what they are held against."""
+    """A result for each of the peers, and for the lane that they are compared with."""
     workers, said, errors, samples = {}, {}, {}, {}
     try:
         for peer in dict.fromkeys((BASE, *peers)):  # one after the other: two would compile on one core

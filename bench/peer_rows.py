@@ -42,7 +42,7 @@ def parameter(values):
 
 
 class Parameters:
-    """Makes the leaves of a model; what made them finds their values among a function's arguments again."""
+    """Creates the leaves of a model; its creator finds their values again among a function's arguments."""
 
     def __init__(self):
         self.leaves = []
@@ -148,7 +148,7 @@ def lstm(width, steps=20, batch=32):
 
 
 def pinn(widths, points):
-    """A physics-informed net: the Laplacian of what it computes shall be what is given."""
+    """A physics-informed net: the Laplacian of its output has a target."""
     make = Parameters()
     layers = [make.linear(*pair) for pair in zip(widths, widths[1:])]
     x = torch.rand(points, widths[0])
@@ -167,7 +167,7 @@ def pinn(widths, points):
 
 
 def gradient_penalty(widths, batch):
-    """A critic of WGAN-GP: its loss, and that its slope shall be 1 between real and made samples."""
+    """A critic of WGAN-GP: its loss, and a penalty that keeps its slope near 1 between real and generated samples."""
     make = Parameters()
     layers = [make.linear(*pair) for pair in zip(widths, widths[1:])]
     constants = torch.randn(batch, widths[0]), torch.randn(batch, widths[0]), torch.rand(batch, 1)
@@ -188,7 +188,7 @@ def gradient_penalty(widths, batch):
 
 
 def maml(widths, batch, steps=3, rate=0.1):
-    """Meta-learning: the loss behind some steps of descent, whose gradients have a graph."""
+    """Meta-learning: the loss after some steps of descent, whose gradients have a graph."""
     make = Parameters()
     layers = [make.linear(*pair) for pair in zip(widths, widths[1:])]
     constants = torch.randn(batch, widths[0]), torch.randn(batch, widths[-1])
@@ -212,7 +212,7 @@ def maml(widths, batch, steps=3, rate=0.1):
 
 
 def schnet(molecules, atoms, width=64, filters=32, blocks=3):
-    """A force field in the manner of SchNet, of energies and forces: each atom sees all others of its molecule, at most 27."""
+    """A force field like SchNet, of energies and forces: each atom sees all others of its molecule, at most 27."""
     make = Parameters()
     kinds = make.random((5, width), width)
     filter_nets = [(make.linear(filters, width), make.linear(width, width)) for _ in range(blocks)]
@@ -406,7 +406,7 @@ def xformers_patterns():
 
 
 def aot_patterns():
-    """As xformers_patterns(): those that xFormers compiles with memory_efficient_fusion()."""
+    """Like xformers_patterns(): those that xFormers compiles with memory_efficient_fusion()."""
     known = xformers_patterns()
     patterns = {"bias": (lambda x, b: x + b, "xb", False)}
     patterns.update((name, known[name]) for name in ("bias_gelu", "bias_relu"))
@@ -438,7 +438,7 @@ def models():
 
 
 def aot_rows():
-    """Functions that are compiled ahead of time: timed with their forwards."""
+    """Functions compiled ahead of time: timed with their forwards."""
     made = {
         "aot/cosines/standard/1024x2048": lambda: four_cosines((1024, 2048), "standard"),
         "aot/cosines/min_cut/1024x2048": lambda: four_cosines((1024, 2048)),
@@ -466,7 +466,7 @@ def step_rows():
 
 
 def train_step_rows():
-    """Each lane runs in a process of its own. The small models have a lane by JAX."""
+    """Each lane runs in a separate process. The small models have a lane by JAX."""
     return {
         "train_step/ppo/8-64-64-2/b64": lambda: ppo(8, 64, 2, 64),
         "train_step/mlp/64-128-64/b32": lambda: mlp((64, 128, 64), 32),
@@ -479,7 +479,7 @@ def train_step_rows():
 
 
 def second_order_rows():
-    """As train_step/..., of losses that contain gradients."""
+    """Like train_step/..., of losses that contain gradients."""
     return {
         "second/schnet/16x12": lambda: schnet(16, 12),
         "second/schnet/1x12": lambda: schnet(1, 12),
@@ -491,7 +491,7 @@ def second_order_rows():
 
 
 def rows():
-    """name -> function that makes the Row"""
+    """name -> function that creates the Row"""
     made = {
         "chain/mixed/100": lambda: mixed_chain(100),
         "chain/mixed/1000": lambda: mixed_chain(1000),

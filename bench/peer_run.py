@@ -55,7 +55,7 @@ class Lane:
         return self.row.root(self.function)
 
     def timed_backward(self):
-        """Microseconds of a backward of a new graph, and of what the row does after it."""
+        """Microseconds of a backward of a new graph, and of the row's work after it."""
         root = self.forward()
         start = time.perf_counter_ns()
         root.backward(self.row.incoming)
@@ -78,7 +78,7 @@ class Lane:
         return [(stop - start) / 1e3, (between - start) / 1e3, (stop - between) / 1e3]
 
     def gradients(self):
-        """Without what follows the backward: an optimizer's step would change the function that is compared."""
+        """Without after_backward: an optimizer's step would change the function that is compared."""
         torch.manual_seed(7)
         with self.context():
             self.forward().backward(self.row.incoming)
@@ -92,7 +92,7 @@ def agree(expected, seen):
 
 
 def shared_gradients(row):
-    """How many leaves got a gradient that another one, or the layer above, has: not stock's work, nor its result."""
+    """How many leaves share a gradient with another one, or with the layer above: less work than stock's, and another result."""
     seen = [leaf.grad.data_ptr() for leaf in row.leaves if leaf.grad is not None]
     if row.incoming is not None:
         seen.append(row.incoming.data_ptr())
@@ -100,7 +100,7 @@ def shared_gradients(row):
 
 
 def notes_on(row, expected, seen, draws_itself):
-    """What to know of a row whose gradients `seen` lie in its leaves."""
+    """Notes on a row whose leaves have the gradients `seen`."""
     notes = []
     shared = shared_gradients(row)
     if shared:
@@ -114,7 +114,7 @@ def notes_on(row, expected, seen, draws_itself):
 
 def warm_up_compiler(compile_forward, context):
     """Inductor's first compile in a process probes the CPU's instructions for seconds: that is not a row's price."""
-    # Each of ten probes would load what it has compiled in a new process that imports torch: 16 s in every row.
+    # Each of ten probes would load its compiled code in a new process that imports torch: 16 s in every row.
     importlib.import_module("torch._inductor.cpu_vec_isa").VecISA._avx_py_load = ""
     row = peer_rows.Row(lambda y: (y * 3).exp().sum(), [torch.ones(8, requires_grad=True)])
     throw_away = Lane(row, compile_forward(row) if compile_forward else row.function, context)
@@ -186,8 +186,8 @@ def measure(name, peer, pairs, budget_s):
 
 
 def first_step(peer, row, caches):
-    """The peer's lane, and the milliseconds of its first step: forward, all, and until its kernels are there."""
-    if caches:  # what one peer's Inductor has compiled is not found by the next
+    """The peer's lane, and the milliseconds of its first step: forward, all, and until its kernels are ready."""
+    if caches:  # one peer must not find what another's Inductor has compiled
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(caches, peer)
         torch._inductor.utils.clear_caches()
     warm_up_compiler(AOT_PEERS[peer], contextlib.nullcontext)
@@ -201,8 +201,8 @@ def first_step(peer, row, caches):
 
 
 def memory_of_step(lane):
-    """Bytes of what a forward leaves behind beside its result, and the most of a step, the row's own tensors included: as
-    PyTorch's CPU allocator tells its profiler."""
+    """Bytes that a forward leaves behind besides its result, and the peak of a step, including the row's own tensors: from PyTorch's CPU
+    allocator, by its profiler."""
     row = lane.row
     row.clear_grads()
     settle(trim=True)
@@ -222,7 +222,7 @@ def memory_of_step(lane):
 
 
 def misses(peer, lane):
-    """A count that timed steps leave as it is."""
+    """A count that timed steps must not change."""
     if peer == "hindcast":
         stats = lane.function.stats()
         return stats["calls"] - stats["hits"]
@@ -230,7 +230,7 @@ def misses(peer, lane):
 
 
 def prepare(peer, row, expected, caches):
-    """A lane that is warm, and what is known of it before it is timed."""
+    """A warm lane, and what is known of it before timing."""
     lane, result = first_step(peer, row, caches)
     for _ in range(2):  # a second call may compile again
         seen = lane.gradients()
@@ -289,7 +289,7 @@ def main():
             results = peer_steps.measure(row, peers, arguments.pairs, arguments.budget)
         else:
             results = [measure(row, peer, arguments.pairs, arguments.budget) for peer in peers]
-    except Exception as error:  # whatever a compiler throws is what the row has to say
+    except Exception as error:  # whatever a compiler throws is the row's result
         results = [{"row": row, "peer": peer, "error": in_short(error)} for peer in peers]
     print(json.dumps(results))
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""A row step/... of bench/peers.py: training steps of eager and its peers by turns. Each lane trains its own copy."""
+"""A row step/... of bench/peers.py: training steps of eager and its peers in turn. Each lane trains its own copy."""
 
 import contextlib
 import sys
@@ -10,10 +10,10 @@ import peer_rows
 from peer_compilers import hindcast, torch_compile
 from peer_turns import WARM_UP, in_short, quartiles, quotients, settle, steps_in_turn, steps_of_block
 
-RATE = 1e-6  # thousands of steps of a benchmark leave the numbers as they are
+RATE = 1e-6  # a benchmark's thousands of steps hardly change the numbers
 CHECKED_RATE, CHECKED_STEPS = 1e-3, 10
 TOLERANCE = 0.02  # of what a parameter moves in those steps
-DISTURBANCE = 1e-6  # of first values, as by rounding: Adam makes whole moves of the errors of small gradients
+DISTURBANCE = 1e-6  # of the initial values, like rounding: Adam turns errors of small gradients into whole moves
 PARTS = ("", "forward_", "backward_", "update_")
 
 
@@ -59,7 +59,7 @@ class StepLane:
         self.optimizer.step()
 
     def timed_step(self):
-        """Microseconds of a step, then of its forward, backward and all else: gradients dropped and clipped, Adam."""
+        """Microseconds of a step, then of its forward, backward and the rest: gradients dropped and clipped, Adam."""
         if self.function is None:
             return [self.timed_update()]
         start = time.perf_counter_ns()
@@ -90,7 +90,7 @@ class StepLane:
                 tensor.zero_()
 
     def moves(self, disturbance=0):
-        """How far each parameter gets from where it began in the checked steps."""
+        """How far each parameter moves in the checked steps."""
         self.start_anew(disturbance)
         self.optimizer.param_groups[0]["lr"] = CHECKED_RATE
         for _ in range(CHECKED_STEPS):
@@ -113,7 +113,7 @@ def difference(moves, expected):
 
 
 class Reference:
-    """How eager trains, and how much of that rounding decides."""
+    """How eager trains, and how much of that depends on rounding."""
 
     def __init__(self, eager):
         self.moves = eager.moves()
@@ -128,7 +128,7 @@ class Reference:
 
 
 def compiles(peer, lane):
-    """Counts that timed steps leave as they are."""
+    """Counts that timed steps must not change."""
     if peer == "torch_compile":
         return torch._dynamo.utils.counters["stats"]["unique_graphs"]
     if peer != "hindcast":
@@ -176,7 +176,7 @@ def measure(name, peers, pairs, budget_s):
             lane = warm(peer, name)
             reference.check(lane)
             lanes[peer] = lane
-        except Exception as error:  # whatever a compiler throws is what the row has to say
+        except Exception as error:  # whatever a compiler throws is the row's result
             errors[peer] = {"error": in_short(error)}
     results = timed(lanes, pairs, budget_s) | errors
     return [{"row": name, "peer": peer, **results[peer]} for peer in ["eager", *peers]]

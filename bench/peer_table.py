@@ -8,9 +8,9 @@ import json
 import math
 import sys
 
-ROWS_IN_PROCESSES = ("train_step/", "second/")  # each lane has a process of its own
+ROWS_IN_PROCESSES = ("train_step/", "second/")  # each lane has a separate process
 
-# How names of rows begin -> their table's peers and titles
+# Prefix of rows -> their table's peers and titles
 TITLES = {
     "aot/": {"hindcast": "hindcast", "functorch_inductor": "functorch + Inductor", "torch_compile": "torch.compile"},
     "step/": {"hindcast": "hindcast", "eager_fused": "eager, fused Adam", "eager_foreach": "eager, foreach Adam",
@@ -34,7 +34,7 @@ def pair(stock, ours, form, scale):
     return lambda result: f"{number(stock, form, scale)(result)}>{number(ours, form, scale)(result)}"
 
 
-# The lane that all others are held against, and its title
+# The lane that all others are compared with, and its title
 BASES = {"aot/": ("eager", "eager"), "step/": ("eager", "eager"), "train_step/": ("eager_fused", "eager, fused Adam"),
          "second/": ("eager_fused", "eager, fused Adam")}
 
@@ -92,12 +92,12 @@ def print_result(columns, result):
 
 
 def is_behind(result):
-    """Whether hindcast's steps are slower than this peer's, by more than the blocks' quotients differ."""
+    """Whether hindcast's steps are slower than this peer's, beyond the spread of the blocks' quotients."""
     return result.get("hindcast_ratio", 1) < 1 - result.get("hindcast_spread", 0) / 2
 
 
 def with_parts(result):
-    """The ratio of a whole step, with those of its parts behind it."""
+    """The ratio of a whole step, followed by those of its parts."""
     keys = [key for key in ("forward_ratio", "backward_ratio", "update_ratio") if key in result]
     parts = ", ".join(number(key, ".2f")(result) for key in keys)
     return number("ratio", ".2f")(result) + (f" ({parts})" if parts else "")
@@ -124,7 +124,7 @@ def by_rows(results, prefix):
 
 
 def table(results, prefix):
-    """A line for each row; rows in which a peer is ahead of hindcast are marked."""
+    """A line per row; rows in which a peer is ahead of hindcast are marked."""
     titles, is_aot = TITLES[prefix], prefix == "aot/"
     parts = {"aot/": " (forward, backward)", "step/": " (forward, backward, update)"}.get(prefix, "")
     base, base_title = BASES[prefix]
@@ -156,7 +156,7 @@ def summary(rows, titles):
 
 
 def markdown(results):
-    """A table each of the rows aot/..., step/... and train_step/..., where there are such."""
+    """A table for each of the rows aot/..., step/... and train_step/..., if there are any."""
     return "\n".join(table(results, prefix) for prefix in TITLES if by_rows(results, prefix))
 
 

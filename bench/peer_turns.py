@@ -1,4 +1,4 @@
-"""How bench/peer_run.py and bench/peer_steps.py take turns, and what they make of the times."""
+"""How bench/peer_run.py and bench/peer_steps.py take turns, and how they evaluate the times."""
 
 import gc
 import statistics
@@ -6,7 +6,7 @@ import sys
 import time
 
 BLOCK_US = 1500
-LEAST_STEPS = 5  # in a block: a step finds in the caches what the last one of its own lane left there
+LEAST_STEPS = 5  # per block: a step finds the caches as its own lane's last step left them
 WARM_UP = 5
 
 
@@ -22,7 +22,7 @@ def quotients(over, under):
 
 
 def settle(trim=False):
-    """Returns when hindcast's kernels are there, which are compiled beside the steps; with the memory that it keeps."""
+    """Waits for hindcast's kernels, which are compiled in the background."""
     if "hindcast" in sys.modules:
         sys.modules["hindcast"].wait()
         if trim:
@@ -30,7 +30,7 @@ def settle(trim=False):
 
 
 def block_of_steps(lane, steps):
-    """Medians of what the lane's steps take, and their parts."""
+    """Medians of the lane's step times, and of their parts."""
     return [statistics.median(column) for column in zip(*(lane.timed_step() for _ in range(steps)))]
 
 

@@ -19,7 +19,7 @@ import peer_rows  # noqa: E402
 from peer_compilers import torch_compile  # noqa: E402
 from peer_turns import WARM_UP, in_short, settle  # noqa: E402
 
-RATE = 1e-6  # thousands of steps of a benchmark leave the numbers as they are
+RATE = 1e-6  # a benchmark's thousands of steps hardly change the numbers
 CHECKED_RATE, CHECKED_STEPS = 1e-3, 20
 MOST_EAGER = 0.05
 
@@ -97,7 +97,7 @@ LANES = {
 
 
 def prepare(name, peer):
-    """A warm lane, and what it says before it is timed."""
+    """A warm lane, and its message before it is timed."""
     torch.manual_seed(1)
     start = time.perf_counter()
     lane = LANES[peer](name, peer_rows.rows()[name]())
@@ -114,7 +114,7 @@ def prepare(name, peer):
 
 
 def counts(lane):
-    """(calls that ran eagerly, of how many, counts that timed steps leave as they are)"""
+    """(calls that ran eagerly, of how many, counts that timed steps must not change)"""
     if not isinstance(lane, TrainStepLane):
         return 0, 0, torch._dynamo.utils.counters["stats"]["unique_graphs"]
     stats = lane.step.stats()
@@ -127,13 +127,13 @@ def notes_on(lane, before):
     if fixed != before[2]:
         notes.append("compiled again, or ran in parts, while it was timed")
     eager, calls = eager - before[0], calls - before[1]
-    if eager > MOST_EAGER * calls:  # hindcast tries now and then whether eager is faster
+    if eager > MOST_EAGER * calls:  # hindcast sometimes tries whether eager is faster
         notes.append(f"{eager} of {calls} steps ran eagerly")
     return notes
 
 
 def timed(lane, steps):
-    lane.run(RATE, 2)  # the caches are another lane's
+    lane.run(RATE, 2)  # the caches hold another lane's data
     cpu, clock = time.process_time_ns(), time.perf_counter_ns()
     lane.run(RATE, steps)
     return [(time.process_time_ns() - cpu) / 1e3 / steps, (time.perf_counter_ns() - clock) / 1e3 / steps]
@@ -145,10 +145,10 @@ def main():
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     torch.set_num_threads(threads)
     out = sys.stdout
-    sys.stdout = sys.stderr  # what a compiler prints is no answer
+    sys.stdout = sys.stderr  # a compiler's output is no answer
     try:
         lane, said = prepare(name, peer)
-    except Exception as error:  # whatever a compiler throws is what the row has to say
+    except Exception as error:  # whatever a compiler throws is the row's result
         print(json.dumps({"error": in_short(error)}), file=out, flush=True)
         return
     print(json.dumps(said), file=out, flush=True)

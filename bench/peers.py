@@ -75,7 +75,7 @@ import peer_table
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent / "build/release/python"
 PEERS = ("ca_eager", "ca_inductor", "aot_inductor", "torch_compile")
-# How names of rows begin -> the peers that take turns in one process
+# Prefix of rows -> the peers that take turns in one process
 IN_TURN = {
     "aot/": ("hindcast", "functorch_inductor", "torch_compile"),
     "step/optimizer/": ("hindcast", "eager_fused", "eager_foreach"),
@@ -108,7 +108,7 @@ def environment_of(threads, cache):
 
 
 def run(row, peers, threads, cache, arguments):
-    """What the child printed for each of the peers, or what says why it printed nothing."""
+    """The child's output for each of the peers, or the reason why there is none."""
     budget = arguments.budget or (10 if row.startswith("aot/") else 20)
     command = [sys.executable, str(HERE / "peer_run.py"), row, ",".join(peers), "--threads", str(threads),
                "--pairs", str(arguments.pairs), "--budget", str(budget), "--caches", str(cache)]
@@ -143,7 +143,7 @@ def peers_in_processes(row):
 
 
 def measured(row, threads, folder, arguments):
-    """The results of a row: a process for each peer, or one for all where they take turns."""
+    """The results of a row: a process per peer, or one for all if they take turns."""
     in_turn = peers_in_processes(row) if row.startswith(peer_table.ROWS_IN_PROCESSES) else peers_in_turn(row)
     if in_turn:
         peers = [peer for peer in in_turn if peer in arguments.peers]
@@ -160,8 +160,8 @@ def measured(row, threads, folder, arguments):
     else:
         groups = {peer: [peer] for peer in PEERS if peer in arguments.peers}
     for name, peers in groups.items():
-        # Of its own for each: code that is compiled for one thread count serves no other, and a kernel that another peer has
-        # compiled would make this one's first backward look fast.
+        # A separate one for each: code compiled for one thread count serves no other, and a kernel that another peer has compiled would
+        # make this one's first backward look fast.
         yield from run(row, peers, threads, folder / f"{name}_t{threads}", arguments)
 
 
@@ -200,7 +200,7 @@ def write(results, arguments):
 
 def main():
     arguments = parse()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the child and the caches go too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the child and the caches are removed too
     names = chosen_rows(arguments.rows)
     results = []
     folder = Path(tempfile.mkdtemp(prefix="hindcast_peers_"))

@@ -13,7 +13,7 @@
 namespace hindcast::bench {
 namespace {
 
-// The messages are far below PIPE_BUF, so that one read or write moves all of one.
+// The messages are far below PIPE_BUF, so one read or write transfers a whole one.
 template <class T>
 bool receive(int from, T& message) {
   return ::read(from, &message, sizeof message) == sizeof message;

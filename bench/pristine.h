@@ -17,10 +17,8 @@ struct PristineBlock {
 double run_stock_block(const PristineBlock& block);
 
 /// A second process in which hindcast was never enabled, and never will be.
-///
-/// Within one process "before the first enable()" cannot be had again, so it could not be
-/// interleaved with "after". The copy is forked before anything else runs and waits on a pipe;
-/// each request makes it run one block, while this process sleeps.
+/// Within one process the state "before the first enable()" cannot be restored, so it could not be interleaved with "after". The copy is
+/// forked before anything else runs and waits on a pipe; each request makes it run one block, while this process sleeps.
 class Pristine {
  public:
   Pristine();  // throws std::system_error if the system refuses a process

@@ -12,7 +12,7 @@
 namespace hindcast::bench {
 namespace {
 
-/// Parameters, in the order in which they are made.
+/// Parameters, in the order of creation.
 class Parameters {
  public:
   at::Tensor random(at::IntArrayRef sizes, int64_t fan_in) { return keep(at::randn(sizes) / std::sqrt(static_cast<double>(fan_in))); }
@@ -53,7 +53,7 @@ AotWork of_loss(Parameters& make, std::function<at::Tensor()> loss) {
   return {.function = [loss = std::move(loss)](const Tensors&) { return loss(); }, .arguments = {}, .leaves = make.take(), .incoming = {}};
 }
 
-// The Laplacian of a net is to be a given one.
+// The Laplacian of a net has a target.
 AotWork pinn(int64_t points) {
   Parameters make;
   const auto layers = linears(make, {2, 64, 64, 64, 1});
@@ -83,7 +83,7 @@ AotWork gradient_penalty(int64_t batch) {
   });
 }
 
-// Energies and forces in the manner of SchNet: each atom sees all others of its molecule, at most 27.
+// Energies and forces like SchNet's: each atom sees all others of its molecule, at most 27.
 AotWork schnet(int64_t molecules, int64_t atoms) {
   constexpr int64_t kWidth = 64, kFilters = 32, kBlocks = 3;
   Parameters make;

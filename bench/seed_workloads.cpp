@@ -1,6 +1,6 @@
-// Each workload counts the bytes of its floor beside its formula: what a perfect backward of this eager forward moves,
-// every tensor that it saved read once (dropout's mask is one of floats on a CPU), the incoming gradient read once, every
-// gradient of a leaf written once. Nothing between is counted: a perfect backward keeps that in registers.
+// Each workload counts the bytes of its floor next to its formula: what a perfect backward of this eager forward moves, every saved tensor
+// read once (dropout's mask is one of floats on a CPU), the incoming gradient read once, every leaf's gradient written once. Nothing in
+// between is counted: a perfect backward keeps it in registers.
 
 #include "bench/seed_workloads.h"
 
@@ -30,7 +30,7 @@ Workload four_leaves() {
 
 double four_leaves_bytes(double tensors) { return tensors * 1024 * 2048 * kFloat; }
 
-/// What a pattern is made of; `elements`, `rows` and `width` are the terms of the formulas of bytes.
+/// The tensors of a pattern; `elements`, `rows` and `width` are the terms of the formulas of bytes.
 struct Inputs {
   Tensor x, bias, residual, weight, norm_bias;
   Tensor incoming;
@@ -52,8 +52,8 @@ struct Inputs {
 
 Tensor dropout(const Tensor& y) { return at::dropout(y, kDropout, /*train=*/true); }
 
-// The patterns end in a tensor, whose gradient the layer above would hand in. The tutorial's sum would hand in ones, and
-// behind a layer norm or a softmax ones become zeros: a comparison of gradients would then compare nothing.
+// The patterns end in a tensor, whose gradient the layer above would provide. The tutorial's sum would provide ones, and after a layer norm
+// or a softmax ones become zeros: a comparison of gradients would then compare nothing.
 Workload pattern(const Inputs& in, std::vector<Tensor> leaves, std::function<Tensor()> forward, double floats) {
   Workload work{std::move(leaves), std::move(forward)};
   work.incoming = in.incoming;

@@ -12,7 +12,7 @@ namespace hindcast::bench {
 // The AOT Autograd tutorial's (a + b + c + d).cos().cos().sum() on four leaves of 1024 x 2048 floats.
 enum class AfterBackward { Nothing, ClipAndSgd, ClipAndAdam };
 Workload aot_tutorial(AfterBackward after);
-Workload aot_tutorial_accumulating();  // the gradients of a first backward are there to be added to
+Workload aot_tutorial_accumulating();  // adds to the gradients of a first backward
 
 /// One of the fused patterns of xFormers, and what it is called in the name of a row.
 struct Pattern {

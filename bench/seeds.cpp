@@ -1,5 +1,5 @@
-// The examples of two tutorials, whose backwards are bound by memory: kernels that fuse a whole backward
-// (--fused) should be twice as fast as stock or take up 70 % of the bytes' floor, whichever is easier.
+// The examples of two tutorials, whose backwards are memory-bound: kernels that fuse a whole backward (--fused) should be twice as fast as
+// stock or reach 70 % of the bytes' floor, whichever is easier.
 // The sizes: a tensor of 4 MB, one of 16 MB, and the tutorial's 8 MB.
 
 #include "bench/harness.h"

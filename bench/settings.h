@@ -10,7 +10,7 @@ struct Settings {
   std::vector<int> threads = {1};  // intra-op threads; every row is measured once for each
   bool quick = false;              // a smoke run: few samples, so the numbers mean little
   bool fused = true;               // hindcast's side runs under compilers::fused()
-  bool report = false;             // hindcast::report() behind each such row
+  bool report = false;             // prints hindcast::report() after each such row
   std::string soak = {};           // not empty: this process is one engine's half of a soak row
   double block_us = 1500;          // how long one side runs before the other takes its turn
 

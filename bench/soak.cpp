@@ -1,6 +1,6 @@
-// What a long run of changing graphs leaves resident, and how much of it malloc_trim() gives back: that is free, but in pieces
-// between others that are kept, where no large tensor fits. A heap has one past, so each engine gets a process of its own: this
-// program again, with `--soak=...`, under malloc's and LibTorch's own settings, as a user's would be.
+// How much a long run of changing graphs leaves resident, and how much of it malloc_trim() returns: memory that is free, but in pieces
+// between used ones, where no large tensor fits. A heap has a history, so each engine gets a process of its own: this program again, with
+// `--soak=...`, under malloc's and LibTorch's own settings, like a user's.
 
 #include "bench/soak.h"
 

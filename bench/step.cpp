@@ -1,11 +1,11 @@
-// The whole training step: forward, backward, clipping and the optimizer. Eager's side is the program as LibTorch has it; ours has the
-// forward and backward ahead of time, under a guard, and compiled_step().
+// The whole training step: forward, backward, clipping and the optimizer. Eager's side is LibTorch's own program; ours has the forward and
+// backward ahead of time, under a guard, and compiled_step().
 //
 // `second/...`: losses that contain gradients: unchanged under a guard, in one call, and with the gradient of a compiled function.
-// `train_step/...`: the same steps in one call. `by_hand_us`: a hand-written function of the same step (by_hand.h), which takes its turns
-// as a third lane; `of_by_hand`: ours over it.
-// `step/optimizer/...`: the optimizer's step alone, on gradients that stay. `floor_us`: the step's reads and writes of memory as a copy.
-// `step/checkpoint`: small blocks, each of which runs twice in both lanes; `us_of_one`: what a checkpoint takes beside that.
+// `train_step/...`: the same steps in one call. `by_hand_us`: a hand-written function of the same step (by_hand.h), as a third lane;
+// `of_by_hand`: ours over it.
+// `step/optimizer/...`: the optimizer's step alone, on fixed gradients. `floor_us`: the step's reads and writes of memory as a copy.
+// `step/checkpoint`: small blocks, each of which runs twice in both lanes; `us_of_one`: what a checkpoint costs besides that.
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -77,7 +77,7 @@ at::Tensor stock_step(const StepModel& model, const AotWork& work, Optimizer& op
   return loss;
 }
 
-/// The lanes of a row by turns, and what it reports of them. False: it failed and nothing was timed.
+/// Runs the lanes of a row in turn, and reports them. False: it failed and nothing was timed.
 bool run_steps(benchmark::State& state, const Settings& settings, const StepModel& model, const AotWork& work, const CheckedStep& of_ours,
                StepLane& ours) {
   const auto of_stock = adam(work.leaves);
@@ -96,7 +96,7 @@ bool run_steps(benchmark::State& state, const Settings& settings, const StepMode
   return true;
 }
 
-/// In a process as a new one, so that no row depends on those before it.
+/// As in a new process, so that no row depends on earlier ones.
 AotWork build_anew(const StepModel& model) {
   reset();
   trim();
@@ -171,7 +171,7 @@ void measure_unchanged_step(benchmark::State& state, const Settings& settings, c
   if (stats().fallbacks_by_reason != while_traced) state.SkipWithError("some of it ran on the stock engine");
 }
 
-// The slope of a compiled critic, taken and differentiated outside of it.
+// The slope of a compiled critic, computed and differentiated outside of it.
 void measure_through_function(benchmark::State& state, const Settings& settings) {
   reset();
   const std::vector<int64_t> widths = {64, 128, 128, 1};

@@ -29,7 +29,7 @@ void copy_to(const HandWritten::Input& input, const at::Tensor& from) {
   std::memcpy(input.values, values.const_data_ptr<float>(), static_cast<size_t>(input.count) * sizeof(float));
 }
 
-/// The losses of the first steps from the leaves as they are, which are then put back.
+/// The losses of the first steps from the current leaves, which are then restored.
 std::vector<double> first_losses(const CheckedStep& step, const Tensors& leaves) {
   Tensors first;
   for (const at::Tensor& leaf : leaves) first.push_back(leaf.detach().clone());
@@ -44,7 +44,7 @@ std::vector<double> first_losses(const CheckedStep& step, const Tensors& leaves)
 
 const HandWritten* on_this_machine(const StepModel& model) {
 #ifdef __x86_64__
-  // Asked here, in code for any processor.
+  // Checked here, in code that runs on any processor.
   if (model.by_hand != nullptr && __builtin_cpu_supports("avx512f")) return model.by_hand();
 #endif
   return nullptr;
@@ -57,8 +57,8 @@ std::shared_ptr<Optimizer> adam(const Tensors& leaves) {
 }
 
 void StepLane::run_block(int steps) {
-  // The first one is not timed. It would pay for what another lane left: cold caches, and small pieces of memory that malloc joins at the
-  // next large allocation; after thousands of freed temporaries that takes several times a compiled update.
+  // The first one is not timed. It would pay for effects of another lane: cold caches, and small pieces of memory that malloc joins at the
+  // next large allocation; after thousands of freed temporaries that takes several times as long as a compiled update.
   run();
   const double start = now_us();
   for (int i = 0; i < steps; ++i) run();

@@ -13,13 +13,13 @@
 #include "bench/settings.h"
 #include "bench/step_models.h"
 
-// What the rows of training steps share: lanes of steps by turns, stock's first and hindcast's second.
+// Shared by the rows of training steps: lanes of steps in turn, stock's first and hindcast's second.
 
 namespace hindcast::bench {
 
 using torch::optim::Optimizer;
 
-inline constexpr double kRate = 1e-6;  // thousands of steps of a benchmark leave the numbers as they are
+inline constexpr double kRate = 1e-6;  // a benchmark's thousands of steps hardly change the numbers
 
 std::shared_ptr<Optimizer> adam(const Tensors& leaves);
 
@@ -44,17 +44,17 @@ struct CheckedStep {
 /// The hand-written function as the third lane of a row.
 class ByHand {
  public:
-  /// Takes the parameters as they are now.
+  /// Takes the current parameters.
   ByHand(const StepModel& model, const AotWork& work);
 
-  /// Null where this machine has no such lane.
+  /// Null if this machine has no such lane.
   StepLane* lane() { return function_ == nullptr ? nullptr : &lane_; }
 
-  /// Empty if the first losses at a usual rate are the same in all steps and by hand; else a sentence for SkipWithError. The parameters
-  /// are then as before.
+  /// Empty if the first losses at a usual rate are the same in all steps and by hand; else a sentence for SkipWithError. Restores the
+  /// parameters.
   std::string differing_losses(const std::vector<CheckedStep>& steps);
 
-  /// The counters of the row, or its label where there is no lane.
+  /// The counters of the row, or its label if there is no lane.
   void report(benchmark::State& state, const StepLane& ours) const;
 
  private:

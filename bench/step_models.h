@@ -17,7 +17,7 @@ struct StepModel {
   const HandWritten* (*by_hand)() = nullptr;  // null: the model has no hand-written step
 };
 
-/// aot_models(), and small ones whose steps are written by hand too.
+/// aot_models(), and small ones whose steps are also written by hand.
 std::vector<StepModel> step_models();
 
 /// Models whose losses contain gradients.

@@ -6,7 +6,7 @@ namespace hindcast::bench {
 
 class Pristine;
 
-// One function a suite; it registers its rows. What a suite claims stands at the head of its file.
+// One function per suite; it registers its rows. The head of a suite's file says what it claims.
 void register_chains(const Settings& settings);
 void register_models(const Settings& settings);
 void register_leaves(const Settings& settings);

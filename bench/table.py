@@ -185,7 +185,7 @@ def fit(points):
 
 
 def print_fits(rows):
-    # Of the fastest blocks: the rows run minutes apart, and a slow minute would bend the line.
+    # The fastest blocks: the rows run minutes apart, and a slow minute would bend the line.
     wanted = [
         ("chain/mixed, stock", "chain/mixed/", "stock_min_us"),
         ("chain/mixed, hindcast", "chain/mixed/", "hindcast_min_us"),
@@ -222,20 +222,20 @@ def targets(rows, fused):
             if chain and ops == int(chain[1]) and row[f"{collector}_hit_share"] > 0:
                 seen = row[f"{collector}_ns_per_node"]
                 yield f"{name}: {collector}, ns per node", f"{seen:.0f}", f"<= {bound}", seen <= bound
-        if "hook_us" in row and row["nodes"] < 100:  # on long chains 6 us drown in the noise
+        if "hook_us" in row and row["nodes"] < 100:  # on long chains 6 us are lost in the noise
             seen = row["hook_us"]
             yield f"{name}: us more with user code", f"{seen:.1f}", "<= 6", seen <= 6
         if "hit_share" in row and not changes(row):
             yield f"{name}: hits", f"{100 * row['hit_share']:.0f}%", "100%", row["hit_share"] > 0.999
-        if changes(row):  # also where no capture pays
+        if changes(row):  # also if no capture pays
             for key in ("ratio", "overall_ratio"):
                 yield f"{name}: {key.replace('_', ' ')}", f"{row[key]:.2f}", ">= 0.91", row[key] >= 0.91
         elif name.startswith("idle/"):
             yield f"{name}: ratio", f"{row['ratio']:.2f}", ">= 0.95", row["ratio"] >= 1 / 1.05
         elif "ratio" in row:
-            bound = 1 - max(0.02, row.get("spread", 0) / 2)  # closer than the samples lie, nothing is known
+            bound = 1 - max(0.02, row.get("spread", 0) / 2)  # differences below the spread mean nothing
             yield f"{name}: ratio", f"{row['ratio']:.2f}", f">= {bound:.2f}", row["ratio"] >= bound
-        if fused and "floor_share" in row and "/clip_" not in name:  # there most of the bytes are the optimizer's
+        if fused and "floor_share" in row and "/clip_" not in name:  # there the optimizer moves most of the bytes
             ratio, share = row["ratio"], row["floor_share"]
             yield (f"{name}: fused", f"{ratio:.2f}, {100 * share:.0f}% of floor", ">= 2, or 70%",
                    ratio >= 2 or share >= 0.7)

@@ -24,7 +24,7 @@ from hindcast.bench.measure import keep_freed_memory
 from hindcast.bench.models import models
 from torch._dynamo.backends.registry import lookup_backend
 
-SIZES = (3, 4, 5, 3)  # behind the first one
+SIZES = (3, 4, 5, 3)  # after the first one
 RTOL, ATOL = 1e-3, 1e-4  # of the largest number in each tensor
 
 
@@ -59,7 +59,7 @@ class Timed:
 
 
 class Step:
-    """A step of training, by eager or by the compiled call of the model, which are exchanged in place."""
+    """A step of training, by eager or by the compiled call of the model, which are swapped in place."""
 
     def __init__(self, workload):
         self.workload = workload
@@ -92,7 +92,7 @@ class Step:
         return end - start, loss.detach()
 
     def result(self, compiled, batch):
-        """The step's time, and all tensors that it made, from the same state; the state is as before."""
+        """The step's time, and all its tensors, from the same state; restores the state."""
         model = self.workload.model
         before = [buffer.clone() for buffer in model.buffers()]
         torch.manual_seed(7)
@@ -105,7 +105,7 @@ class Step:
 
 
 def rounded_otherwise(step, batch):
-    """Eager's tensors from parameters that differ by rounding: norms of tiny batches make much of that."""
+    """Eager's tensors from parameters that differ by rounding, which norms of tiny batches amplify."""
     parameters = list(step.workload.model.parameters())
     before = [parameter.detach().clone() for parameter in parameters]
     with torch.no_grad():
@@ -119,7 +119,7 @@ def rounded_otherwise(step, batch):
 
 
 def difference(seen, expected):
-    """In units of what is allowed."""
+    """In units of the tolerance."""
     largest = max((tensor.abs().max().item() for tensor in expected[1:] if tensor is not None and tensor.is_floating_point()), default=0)
     worst = 0.0
     for one, other in zip(seen, expected):
@@ -173,7 +173,7 @@ def main():
     torch.set_num_threads(1)
     torch._inductor.config.fallback_random = True  # dropouts with eager's masks, as hindcast's
     keep_freed_memory()
-    Step(next(iter(models("squeezenet")))).first("hindcast")  # what is imported once
+    Step(next(iter(models("squeezenet")))).first("hindcast")  # imports that happen once
     print(f"{'model':32} {'backend':9} {'eager':>7} {'first':>7} {'own':>7} {'over':>6} {'sizes':>7} {'eager ms':>8} {'ratio':>6}")
     all_right = True
     for workload in models(options.only):

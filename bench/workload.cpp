@@ -104,7 +104,7 @@ Workload residual(int64_t rows, int64_t columns) {
   const at::Tensor x = leaf(at::randn({rows, columns})), y = leaf(at::randn({rows, columns}));
   Workload work{{x, y}, [x, y] { return x.tanh() + y; }};
   work.incoming = at::randn({rows, columns});
-  work.floor_bytes = 4.0 * static_cast<double>(work.incoming.nbytes());  // it, what tanh saved, and two gradients
+  work.floor_bytes = 4.0 * static_cast<double>(work.incoming.nbytes());  // incoming, tanh's saved tensor, and two gradients
   return work;
 }
 

@@ -1,5 +1,5 @@
-// A function whose forward and backward are traced together: first the two programs are printed, then fused, then fused with what is
-// cheap computed again instead of saved. Each time the gradients are those of the function itself.
+// A function whose forward and backward are traced together: first both programs are printed, then fused, then fused with cheap values
+// recomputed instead of saved. Each time the gradients equal those of the function itself.
 
 #include <hindcast/aot.h>
 #include <hindcast/graph.h>
@@ -20,7 +20,7 @@ Tensor fn(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d) {
   return x.cos().cos();
 }
 
-// A compiler of one's own: it gets a program with inputs like those that it will be called with, and returns what runs it.
+// A custom compiler: it gets a program with inputs like those of later calls, and returns the function that runs it.
 hindcast::ProgramFunction compiler_fn(const std::shared_ptr<const hindcast::Graph>& program, const std::vector<Tensor>& /*inputs*/) {
   std::cout << program->print() << '\n';
   return [program](const std::vector<Tensor>& inputs) { return hindcast::run_program(*program, inputs); };
@@ -80,13 +80,13 @@ int main() {
   printing.fw_compiler = printing.bw_compiler = compiler_fn;
   compare("printed", hindcast::aot_function(fn, printing));
 
-  // What is cheap is computed again: one tensor is saved, not two.
+  // Cheap values are recomputed: one tensor is saved, not two.
   printing.partition = hindcast::partition::min_cut;
   compare("printed, min-cut", hindcast::aot_function(fn, printing));
 
   hindcast::AotOptions standard, min_cut;
   min_cut.partition = hindcast::partition::min_cut;
-  standard.async = min_cut.async = false;  // kernels are there for the second call
+  standard.async = min_cut.async = false;  // kernels are ready for the second call
   const auto fused = hindcast::aot_function(fn, standard), recomputing = hindcast::aot_function(fn, min_cut);
   compare("fused", fused);
   compare("fused, min-cut", recomputing);

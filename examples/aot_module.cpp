@@ -1,5 +1,4 @@
-// A module compiled ahead of time: ResNet-18. Its parameters and running statistics stay those of the module, and one can do anything
-// before and after it.
+// A module compiled ahead of time: ResNet-18. Its parameters and running statistics stay the module's, which can be used as before.
 
 #include <hindcast/aot.h>
 #include <hindcast/graph.h>
@@ -14,7 +13,7 @@
 
 namespace {
 
-// Prints how large a program is, and lets ATen run it.
+// Prints the size of a program, and lets ATen run it.
 hindcast::ProgramCompiler tell(const std::string& name) {
   return
       [name](const std::shared_ptr<const hindcast::Graph>& program, const std::vector<torch::Tensor>& inputs) -> hindcast::ProgramFunction {
@@ -40,17 +39,17 @@ int main() {
   options.fw_compiler = tell("forward");
   options.bw_compiler = tell("backward");
   const auto printed = hindcast::aot_module(net, options);
-  step(printed, images).backward();  // traced: the programs are known from here on
+  step(printed, images).backward();  // traced: later calls run the programs
 
   const auto compiled = hindcast::aot_module(net);
-  net->eval();  // its running statistics now stay, so that all calls can be compared
+  net->eval();  // its running statistics are now fixed, so that all calls can be compared
   net->zero_grad();
   step([&](const torch::Tensor& x) { return net->forward(x); }, images).backward();
   const auto expected = net->conv1->weight.grad().clone();
   for (int call = 0; call < 3; ++call) {
     net->zero_grad();
     step(compiled, images).backward();
-    hindcast::wait();  // for the kernels; a program would go on meanwhile
+    hindcast::wait();  // for the kernels; a program would continue meanwhile
   }
   const bool is_near = torch::allclose(net->conv1->weight.grad(), expected, 1e-3, 1e-4 * expected.abs().max().item<double>());
   const hindcast::AotStats stats = compiled.stats();

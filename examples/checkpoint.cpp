@@ -1,4 +1,4 @@
-// checkpoint(): a block's intermediate tensors are not kept for the backward, which computes them again.
+// checkpoint(): a block's intermediate tensors are not kept for the backward, which recomputes them.
 
 #include <hindcast/checkpoint.h>
 #include <hindcast/hindcast.h>
@@ -26,7 +26,7 @@ int main() {
 
   int runs = 0;
   const auto gradient = [&](bool with_checkpoints) {
-    torch::manual_seed(1);  // of the dropouts
+    torch::manual_seed(1);  // for the dropouts
     Tensor x = input;
     for (auto& one : blocks) {
       auto residual = [&runs, one](const Tensor& y) mutable { return ++runs, y + one->forward(y); };
@@ -41,7 +41,7 @@ int main() {
   const Tensor expected = gradient(false);
   std::cout << "without checkpoints the blocks ran " << runs << " times\n";
   {
-    const auto guard = hindcast::enable();  // or not: checkpoints work with the stock engine too
+    const auto guard = hindcast::enable();  // optional: checkpoints work with the stock engine too
     for (int step = 0; step < 3; ++step) {
       runs = 0;
       const bool is_equal = gradient(true).equal(expected);

@@ -1,5 +1,5 @@
-// The forward and the backward each have their settings: the guard concerns the backwards in its scope, whoever built
-// their graphs. Guards nest; the innermost decides.
+// The forward and the backward each have their settings: the guard applies to the backwards in its scope, whoever built their graphs.
+// Guards nest; the innermost one decides.
 
 #include <hindcast/hindcast.h>
 #include <torch/torch.h>
@@ -13,7 +13,7 @@ int main() {
   {
     const auto loss = loss_of(4);  // the forward of the first loss: without a guard
     hindcast::Options options;
-    options.dynamic = hindcast::Dynamic::Never;  // one capture for every size
+    options.dynamic = hindcast::Dynamic::Never;  // one capture per size
     options.limit = 2;                           // and two at most: later sizes are not captured
     auto guard = hindcast::enable(options);
     loss.backward();

@@ -1,5 +1,5 @@
-// Hooks on parameters are part of the graph. A hook stands in it as call_hook, in its place in the order, and is called
-// on every backward. One that is marked traceable is looked into once: its operators stand in the graph instead.
+// Hooks on parameters are part of the graph. A hook appears in it as call_hook, at its place in the order, and is called on every backward.
+// A traceable one is looked into once: its operators appear in the graph instead.
 
 #include <hindcast/hindcast.h>
 #include <torch/torch.h>

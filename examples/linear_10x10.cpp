@@ -1,5 +1,5 @@
-// A linear layer from 10 to 10, trained for three steps with an unchanged loss.backward(). On stderr: why the first
-// backward was captured, and its graph. HINDCAST_LOGS says what is logged; "compiled_autograd" is the graph alone.
+// A linear layer from 10 to 10, trained for three steps with an unchanged loss.backward(). On stderr: why the first backward was captured,
+// and its graph. HINDCAST_LOGS selects the logs; "compiled_autograd" logs only the graph.
 
 #include <hindcast/hindcast.h>
 #include <torch/torch.h>

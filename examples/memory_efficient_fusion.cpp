@@ -1,5 +1,5 @@
-// memory_efficient_fusion(): fused, and little is saved between forward and backward. A number among the arguments is part of the
-// program: another number, another program.
+// memory_efficient_fusion(): fused, with little saved between forward and backward. A number among the arguments is part of the program:
+// another number needs another program.
 
 #include <hindcast/aot.h>
 #include <torch/torch.h>
@@ -32,7 +32,7 @@ int main() {
   const Tensor expected = fn(in[0], in[1], in[2], kNormAxis);
   expected.sum().backward();
 
-  // The fourth argument is no tensor.
+  // The fourth argument is not a tensor.
   const auto aot_fn = hindcast::memory_efficient_fusion(fn, {3});
 
   for (int call = 0; call < 3; ++call) {
@@ -41,7 +41,7 @@ int main() {
     const Tensor result = aot_fn(copies[0], copies[1], copies[2], kNormAxis);
     result.sum().backward();
     bool is_equal = torch::allclose(result, expected);
-    // A layer norm's own gradient of ones is zero, but for rounding.
+    // A layer norm's gradient for ones is zero up to rounding.
     for (size_t i = 0; i < 3; ++i) is_equal = is_equal && torch::allclose(copies[i].grad(), in[i].grad(), 1e-5, 1e-6);
     std::cout << "call " << call << ": result and gradients are " << (is_equal ? "the function's" : "WRONG") << '\n';
   }

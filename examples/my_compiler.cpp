@@ -1,5 +1,5 @@
-// A graph compiler of your own. It gets each captured graph once and returns one function for each of the graph's
-// segments, the operators between two hooks or opaque nodes. This one replays them through ATen and says when it is asked.
+// A custom graph compiler. It gets each captured graph once and returns one function for each of the graph's segments, the operators
+// between two hooks or opaque nodes. This one replays them through ATen and prints when it is called.
 
 #include <hindcast/graph.h>
 #include <hindcast/hindcast.h>

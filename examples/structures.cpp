@@ -1,5 +1,5 @@
-// Another operator is another graph. On stderr, for each: the first node that no earlier graph has in that place,
-// "Cache miss due to new autograd node: ...". The second round finds all four again.
+// Another operator is another graph. On stderr, for each: the first node that no earlier graph has at that place, "Cache miss due to new
+// autograd node: ...". The second round hits all four.
 
 #include <hindcast/hindcast.h>
 #include <torch/torch.h>

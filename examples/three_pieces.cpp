@@ -1,5 +1,5 @@
-// A forward in three pieces that know nothing of each other. Its backward is one graph all the same: it is captured when
-// it runs, from all nodes that lead to the loss.
+// A forward in three pieces that know nothing of each other. Its backward is still one graph: it is captured when it runs, from all nodes
+// that lead to the loss.
 
 #include <hindcast/hindcast.h>
 #include <torch/torch.h>

@@ -1,5 +1,5 @@
-// Sizes that change. 10 is captured as it is; at 100 the sizes that changed become dynamic, which is the second and last
-// capture; the other sizes are found. On stderr: "marking size idx ... as dynamic" for each of them.
+// Sizes that change. 10 is captured statically; at 100 the sizes that changed become dynamic, which is the second and last capture; the
+// other sizes are hits. On stderr: "marking size idx ... as dynamic" for each of them.
 
 #include <hindcast/hindcast.h>
 #include <torch/torch.h>

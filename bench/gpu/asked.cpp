@@ -46,7 +46,7 @@ double Asked::us() const {
   return us;
 }
 
-// The quickest of some: a call that was interrupted is no measure of what a call takes.
+// The quickest of some: an interrupted call is no measure of its cost.
 Asked asked_by(const Lane& lane, const Workload& work, c10::Device device, int64_t base_bytes) {
   Asked best = asked_once(lane, work, device, base_bytes);
   for (int repeat = 1; repeat < kRepeats; ++repeat) {

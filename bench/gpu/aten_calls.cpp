@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of all threads: the backward of a card runs in a thread of autograd's, to which the callbacks of the calling thread go along.
+// For all threads: the backward of a card runs in a thread of autograd's, which inherits the calling thread's callbacks.
 AtenCalls* counting = nullptr;
 
 struct CallThatCounts final : at::ObserverContext {
@@ -26,13 +26,13 @@ bool launches_nothing(const c10::FunctionSchema& schema) {
   const std::string_view name = schema.name();
   constexpr auto kNewMemory = std::to_array<std::string_view>({"aten::empty", "aten::new_empty", "aten::resize_"});
   if (std::any_of(kNewMemory.begin(), kNewMemory.end(), [&](std::string_view start) { return name.starts_with(start); })) return true;
-  if (name == "hindcast::counters") return true;  // on a card they are kept (codegen/kernel/kept_counters.h)
+  if (name == "hindcast::counters") return true;  // kept on a card (codegen/kernel/kept_counters.h)
   if (schema.returns().empty()) return true;
   const auto* const alias = schema.returns()[0].alias_info();
   return alias != nullptr && !alias->isWrite();
 }
 
-/// It writes to its first argument, of which it needs no value.
+/// It overwrites its first argument without reading it.
 bool overwrites(const c10::FunctionSchema& schema) {
   return schema.name() == "aten::copy_" || schema.name() == "aten::fill_" || schema.name() == "aten::zero_";
 }
@@ -83,7 +83,7 @@ void AtenCalls::at_end(const at::RecordFunction& call, at::ObserverContext* cont
   const double us = std::chrono::duration<double, std::micro>(Clock::now() - static_cast<CallThatCounts*>(context)->start).count();
   counting->is_inside_ = false;
   const double written = bytes_of(c10::ArrayRef<const c10::IValue>(call.outputs().data(), call.outputs().size()));
-  if (written == 0) return;  // no tensor comes out: numbers, and questions about tensors
+  if (written == 0) return;  // returns no tensor: numbers, and queries of tensors
   counting->count_ += 1;
   counting->bytes_ += counting->read_ + written;
   OperatorCalls& calls = counting->by_name_[call.name()];

@@ -9,15 +9,15 @@
 
 namespace hindcast::bench::gpu {
 
-/// Calls of one operator, and what they took on the host.
+/// Calls of one operator, and their time on the host.
 struct OperatorCalls {
   int64_t count = 0;
   double us = 0;
 };
 using CallsByName = std::map<std::string, OperatorCalls>;
 
-/// Counts the calls of ATen's operators that this thread makes, or autograd's thread for it, while it lives. Views and new memory do not
-/// count, since they launch nothing. What an operator calls belongs to its own call. One at a time.
+/// While it lives, counts the calls of ATen's operators by this thread, or by autograd's thread for it. Views and allocations do not count,
+/// since they launch nothing. Nested calls belong to the outer operator's call. One at a time.
 class AtenCalls {
  public:
   AtenCalls();
@@ -26,7 +26,7 @@ class AtenCalls {
   AtenCalls& operator=(const AtenCalls&) = delete;
 
   int64_t count() const { return count_; }
-  /// Tensors read and written, each once a call; of one that is broadcast what there is of it.
+  /// Tensors read and written, each once per call; a broadcast one with its real size.
   double bytes() const { return bytes_; }
   const CallsByName& by_name() const { return by_name_; }
 

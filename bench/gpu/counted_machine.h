@@ -1,5 +1,5 @@
 #pragma once
-// How many kernels hindcast launches, on whatever machine.
+// Counts the kernels that hindcast launches, on any machine.
 
 #include <cstdint>
 
@@ -7,10 +7,10 @@
 
 namespace hindcast::bench::gpu {
 
-/// From now on all launches go to `machine`, and are counted: some nanoseconds each. Before anything asks for a backend.
+/// From now on all launches go to `machine`, and are counted: some nanoseconds each. Call before anything requests a backend.
 void install_counted(const codegen::cuda::Machine& machine);
 
-/// Launches so far; 0 where no machine was installed.
+/// Launches so far; 0 if no machine was installed.
 int64_t launched_kernels();
 
 }  // namespace hindcast::bench::gpu

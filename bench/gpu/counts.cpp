@@ -36,7 +36,7 @@ const NoCard& card() {
   return counting;
 }
 
-/// What the code of texts needs on an H100 or an H200. A text is compiled once.
+/// Resources of compiled texts on an H100 or an H200. A text is compiled once.
 class Uses {
  public:
   explicit Uses(const codegen::cuda::Nvrtc& nvrtc) : nvrtc_(nvrtc) {}
@@ -59,7 +59,7 @@ struct Calls {
 
 constexpr uint64_t kSteps = 3;  // the capture, and two hits
 
-/// Of ATen's operators in a backward of the engine that is there now.
+/// ATen's operators in a backward of the current engine.
 Calls backward(const Workload& work) {
   work.clear_grads();
   const at::Tensor root = work.forward();
@@ -71,7 +71,7 @@ Calls backward(const Workload& work) {
 
 using Call = decltype(Row::function);
 
-/// The same of a function and its backward.
+/// The same for a function and its backward.
 Calls forward_and_backward(const Call& call, const Workload& work) {
   work.clear_grads();
   card().take();
@@ -81,7 +81,7 @@ Calls forward_and_backward(const Call& call, const Workload& work) {
 }
 
 struct Counts {
-  Calls stock, left;  // left: beside the kernels
+  Calls stock, left;  // left: besides the kernels
   Launches launches;
   double floor_bytes = 0;
 
@@ -143,10 +143,10 @@ class Range {
   std::vector<double> numbers_;
 };
 
-/// A line of the table: rows that differ in their sizes, and in bytes, alone.
+/// A line of the table: rows that differ only in their sizes, and in bytes.
 struct Line {
   std::string pattern, type, sizes;
-  std::string cells;  // that are the same
+  std::string cells;  // equal in all rows
   Range stock, moved, floor, of_floor;
 };
 
@@ -156,7 +156,7 @@ std::array<std::string, 3> parts_of(const std::string& name) {
   return {name.substr(0, sizes), name.substr(sizes + 1, type - sizes - 1), name.substr(type + 1)};
 }
 
-/// What lies along in memory goes in accesses of 16 bytes, of a mask in as many elements.
+/// Contiguous operands are accessed in units of 16 bytes, a mask in as many elements.
 bool is_by_vectors(const std::string& entry) { return !entry.ends_with("_each") && entry != "nest_any" && entry != "tiles"; }
 
 std::string kernels_in(const Launches& launches) {
@@ -172,7 +172,7 @@ std::string kernels_in(const Launches& launches) {
   return text.empty() ? "none" : text;
 }
 
-// Numbers of slices, which merge_slices adds up, are few.
+// merge_slices does not count: it sums slices, which are few numbers.
 std::string width_of(const Launches& launches) {
   bool has_vectors = false, has_elements = false;
   for (const EntryPoint& one : launches.entries) {
@@ -196,7 +196,7 @@ std::string cells_of(const Counts& counts, std::optional<Uses>& uses) {
                 kernels_in(counts.launches), width_of(counts.launches), registers_of(counts.launches, uses));
 }
 
-/// All sizes of a function of the rows seed/, as a line has them.
+/// All sizes of a function of the rows seed/, as printed in a line.
 const std::string& sizes_of_seed() {
   static const std::string all = [] {
     const std::vector<Row> rows = seed_rows();
@@ -211,7 +211,7 @@ const std::string& sizes_of_seed() {
   return all;
 }
 
-/// One table, a line for each function in one type.
+/// One table, with a line per function and dtype.
 class Table {
  public:
   explicit Table(std::string of) : of_(std::move(of)) {}
@@ -233,7 +233,7 @@ void Table::add(const std::string& name, const Counts& counts, std::optional<Use
   line->sizes += (line->sizes.empty() ? "" : ", ") + sizes;
   line->stock.add(counts.stock.bytes / kMiB);
   line->moved.add(counts.bytes() / kMiB);
-  if (counts.floor_bytes == 0) return;  // not known
+  if (counts.floor_bytes == 0) return;  // unknown
   line->floor.add(counts.floor_bytes / kMiB);
   line->of_floor.add(counts.bytes() / counts.floor_bytes);
 }

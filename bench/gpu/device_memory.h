@@ -1,5 +1,5 @@
 #pragma once
-// What LibTorch's allocator has given out on a device. On the CPU nobody counts, and all is 0.
+// Memory that LibTorch's allocator has handed out on a device. On the CPU nothing is counted, and all is 0.
 
 #include <c10/core/Device.h>
 

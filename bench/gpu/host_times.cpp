@@ -28,7 +28,7 @@ using codegen::Extent;
 using codegen::Group;
 using codegen::Operand;
 
-/// A group over a matrix, and what it reads.
+/// A group over a matrix, and its operands.
 struct Kernel {
   std::shared_ptr<capture::SymbolTable> symbols = capture::SymbolTable::make();
   Group group;
@@ -52,7 +52,7 @@ struct Kernel {
 constexpr Operand kX{Operand::Kind::Load, 0}, kY{Operand::Kind::Load, 1};
 Operand result(uint32_t op) { return {Operand::Kind::Result, op}; }
 
-// Of small tensors: their memory is soon found.
+// Of small tensors, which are quick to allocate.
 Kernel dense() {
   Kernel kernel(8, 128);
   kernel.load(at::randn({8, 128}), {0, 1});
@@ -94,7 +94,7 @@ void measure_call(benchmark::State& state, const Kernel& kernel, bool layouts_ch
   capture::Evaluator(*kernel.symbols).evaluate(capture::bindings_at_capture(*kernel.symbols), env);
   codegen::Step step;
   codegen::Slots slots = kernel.loads;
-  // More layouts than a call keeps: rows that are further and further apart.
+  // More layouts than a call keeps: rows with ever larger gaps.
   std::vector<at::Tensor> first;
   for (int64_t i = 0; i < (layouts_change ? 8 : 1); ++i)
     first.push_back(i == 0 ? slots[0] : at::randn({slots[0].size(0), slots[0].size(1) + 4 * i}).narrow(1, 0, slots[0].size(1)));
@@ -109,17 +109,17 @@ void measure_call(benchmark::State& state, const Kernel& kernel, bool layouts_ch
   }
 }
 
-/// The backward of a row under both engines in turn. What kernels would have written is any number, so nothing is compared.
+/// The backward of a row, alternately under both engines. Kernels write nothing, so results are not compared.
 void measure_hits(benchmark::State& state, const Row& row, int rounds) {
   constexpr int kSteps = 50;  // of each lane in a round
   const c10::Device here = c10::kCPU;
   reset();
   at::set_num_threads(1);
   at::globalContext().setFlushDenormal(true);
-  at::globalContext().setUserEnabledMkldnn(false);  // what it keeps and frees in a forward makes a hit after it up to 4 us slower
+  at::globalContext().setUserEnabledMkldnn(false);  // what it keeps and frees in a forward makes a following hit up to 4 us slower
   const Workload work = row.build({here, /*zeros=*/true});
   Lane stock, ours{with_kernels()};
-  for (Lane* lane : {&stock, &ours}) {  // the capture, and warm
+  for (Lane* lane : {&stock, &ours}) {  // the capture, and warm-up
     run_steps(*lane, work, here, kSteps);
     lane->forget_times();
   }

@@ -1,5 +1,5 @@
 #pragma once
-// What the host does for a hit, measured where there is no card: kernels are written, and their launches go nowhere.
+// The host's work for a hit, measured without a card: kernels are written, and their launches do nothing.
 
 namespace hindcast::bench::gpu {
 
@@ -8,8 +8,8 @@ namespace hindcast::bench::gpu {
 /// - host/...: one call of a kernel each, from the tensors in their slots to the results in theirs.
 /// - hit/...: whole hits of rows whose tensors are small. ATen's operators run on the CPU; `library_us` has their time.
 ///
-/// Memory comes from LibTorch's allocator for the CPU. Launches go through the library's card to a driver that returns at once: what the
-/// driver itself takes is not in it.
+/// Memory comes from LibTorch's allocator for the CPU. Launches go through the library's card to a driver that returns at once: the
+/// driver's own time is not included.
 void register_host_times(int rounds);
 
 }  // namespace hindcast::bench::gpu

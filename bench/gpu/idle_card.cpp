@@ -10,7 +10,7 @@
 namespace hindcast::bench::gpu {
 namespace {
 
-/// One device, and its default stream. It counts none, so that autograd starts no thread for it.
+/// One device, and its default stream. It reports no devices, so that autograd starts no thread for it.
 class OneStream final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return c10::kCUDA; }
@@ -24,20 +24,20 @@ class OneStream final : public c10::impl::DeviceGuardImplInterface {
   c10::DeviceIndex deviceCount() const noexcept override { return 0; }
 };
 
-/// Of an H100. Of CUdevice_attribute: what codegen/cuda/card.cpp asks for.
+/// An H100's values of the CUdevice_attributes that codegen/cuda/card.cpp queries.
 int attribute(int which) {
   switch (which) {
     case 1:  // threads of a block
       return 1024;
     case 8:  // shared bytes of a block
       return 48 << 10;
-    case 97:  // the same, of a block that asks
+    case 97:  // the same, opt-in maximum
       return 227 << 10;
     case 16:  // multiprocessors
       return 132;
     case 39:  // threads of a multiprocessor
       return 2048;
-    case 75:  // the capability, before the point and behind
+    case 75:  // the compute capability, major and minor
       return 9;
     default:
       return 0;

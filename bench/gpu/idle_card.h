@@ -1,5 +1,5 @@
 #pragma once
-// The library's own card, behind a driver that does nothing: what a launch costs the host on its way to the driver.
+// The library's own card, on a driver that does nothing: the host's cost of a launch on its way to the driver.
 
 #include "codegen/cuda/machine.h"
 
@@ -7,8 +7,8 @@
 
 namespace hindcast::bench::gpu {
 
-/// Null without NVRTC, which a card needs, and then why. Call it where LibTorch's part for CUDA will not be loaded: LibTorch is told of a
-/// device of its type that has streams and nothing else.
+/// Null without NVRTC, which a card needs; `why_not` then tells. Call it where LibTorch's part for CUDA will not be loaded: it registers a
+/// device of that type that has only streams.
 const codegen::cuda::Machine* idle_card(std::string* why_not);
 
 }  // namespace hindcast::bench::gpu

@@ -1,5 +1,5 @@
 #pragma once
-// What the rows' functions are made of (workloads.cpp, seed_rows.cpp).
+// Building blocks of the rows' functions (workloads.cpp, seed_rows.cpp).
 
 #include "bench/gpu/workloads.h"
 
@@ -25,7 +25,7 @@ struct Source {
 
 using Function = at::Tensor (*)(const std::vector<at::Tensor>& leaves);
 
-/// How large a pattern's `x` is, and which parts of that other tensors are.
+/// The size of a pattern's `x`, and the sizes of other tensors relative to it.
 struct Proportions {
   double rows, width, element_bytes;
 
@@ -35,9 +35,9 @@ struct Proportions {
         element_bytes(static_cast<double>(at::elementSize(type))) {}
 
   double bytes() const { return rows * width * element_bytes; }
-  double mask() const { return 1.0 / element_bytes; }                         // of a byte an element
-  double of_width() const { return 1.0 / rows; }                              // as weight and bias are
-  double of_rows() const { return sizeof(float) / (width * element_bytes); }  // a float for each row
+  double mask() const { return 1.0 / element_bytes; }                         // one byte per element
+  double of_width() const { return 1.0 / rows; }                              // as for weight and bias
+  double of_rows() const { return sizeof(float) / (width * element_bytes); }  // a float per row
 };
 
 /// The tensors of a pattern: `x` of the sizes, the others of the last one.
@@ -63,12 +63,12 @@ inline Workload pattern(const Inputs& in, std::vector<at::Tensor> leaves, double
   return work;
 }
 
-/// The same of a function that reads its leaves alone.
+/// The same for a function that reads only its leaves.
 inline Workload of_leaves(const Inputs& in, const std::vector<at::Tensor>& leaves, double passes, Function function) {
   return pattern(in, leaves, passes, [=] { return function(leaves); });
 }
 
-/// at::dropout is this one on a card, with a mask of bytes, and another one on the CPU.
+/// On a card at::dropout is this op, with a mask of bytes, and another one on the CPU.
 inline at::Tensor dropout(const at::Tensor& y) { return std::get<0>(at::native_dropout(y, 0.1, /*train=*/true)); }
 
 struct Named {

@@ -34,16 +34,16 @@ auto under_engine(const Lane& lane, const Call& call) {
   return call();
 }
 
-/// All forwards, then all backwards, one behind the other without waiting.
+/// All forwards, then all backwards, one after the other without waiting.
 void run_round(Lane& lane, const std::vector<Workload>& copies, c10::Device device);
 
-/// Steps of a training. Each backward begins when the forward is done, and ends with the device's last work.
+/// Training steps. Each backward begins when the forward is done, and ends with the device's last work.
 void run_steps(Lane& lane, const Workload& work, c10::Device device, int steps);
 
-/// Empty where hindcast's gradients are the stock engine's but for rounding, on a miss and on hits. Exact equality is the tests' business.
+/// Empty if hindcast's gradients equal the stock engine's up to rounding, on a miss and on hits. Exact equality is checked by the tests.
 std::string differing_gradients(const Lane& stock, const Lane& ours, const Workload& work);
 
-/// How far the second tensor is from the first, as a part of it, and how far rounding may take it.
+/// The relative distance of the second tensor from the first, and its bound by rounding.
 double difference(const at::Tensor& expected, const at::Tensor& seen);
 double most_by_rounding(const at::Tensor& of_type);
 

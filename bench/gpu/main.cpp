@@ -38,7 +38,7 @@ struct Flags {
   int rounds = 15;
   c10::Device device = {c10::kCUDA, 0};
   bool no_card = false;
-  std::optional<std::string> counts = {};  // of the rows that it finds
+  std::optional<std::string> counts = {};  // of the rows that match
 };
 
 /// Takes our flags out of argv, so that Google Benchmark finds only its own.
@@ -65,7 +65,7 @@ Flags take_flags(int& argc, char** argv) {
   return flags;
 }
 
-/// Empty, or why not. The driver is looked for first: LibTorch's part for CUDA takes a second and a gigabyte to load.
+/// Empty, or why not. Looks for the driver first: LibTorch's part for CUDA takes a second and a gigabyte to load.
 std::string load_cuda() {
   for (const char* library : {"libcuda.so.1", "libtorch_cuda.so"}) {
     if (dlopen(library, RTLD_NOW | RTLD_GLOBAL) == nullptr) return dlerror();
@@ -73,7 +73,7 @@ std::string load_cuda() {
   return at::hasCUDA() ? "" : "LibTorch finds no device";
 }
 
-/// Counts the launches of hindcast's kernels, once a tensor lies on the card.
+/// Counts the launches of hindcast's kernels, once there is a tensor on the card.
 void count_launches() {
   std::string why_not;
   if (const auto* const card = hindcast::codegen::cuda::machine(&why_not)) {

@@ -20,8 +20,8 @@ using at::Tensor;
 constexpr double kLargerThanCaches = 256 << 20;
 constexpr int kMostCopies = 64;
 
-/// What both lanes ask, of which stock goes first: whatever hindcast keeps from its first backward on counts against it only. A difference
-/// of their gradients is an error of the row; then there is nothing.
+/// The costs of both lanes, stock first: whatever hindcast keeps from its first backward on counts only against it. A difference of their
+/// gradients is an error of the row; then nothing is returned.
 std::optional<std::pair<Asked, Asked>> asked_by_both(benchmark::State& state, const Lane& stock, const Lane& ours, const Workload& work,
                                                      c10::Device device) {
   const int64_t base = live_bytes(device);

@@ -10,16 +10,16 @@
 
 // How a row is measured on a card.
 //
-// A row has as many copies of its workload as are larger than the card's caches together. A round runs the forward of all copies, waits,
-// and then runs their backwards one behind the other without waiting, first those of one engine, then those of the other. Events of the
-// stream are around each backward: once the host is ahead they show the time of the card alone, and where the host is slower, its time.
-// What the host takes for a call is measured beside that. A row reports medians over all copies of all rounds.
+// A row has enough copies of its workload to exceed the card's caches. A round runs the forward of all copies, waits, and then runs their
+// backwards one after the other without waiting, first those of one engine, then those of the other. Events of the stream surround each
+// backward: once the host is ahead they measure the card's time only, and if the host is slower, its time. The host's time per call is
+// measured as well. A row reports medians over all copies of all rounds.
 //
-// Launches, peaks of memory, and what ATen's calls take are found apart from that, in backwards that are not timed (asked.h).
+// Launches, peaks of memory, and the time of ATen's calls are measured separately, in backwards that are not timed (asked.h).
 
 namespace hindcast::bench::gpu {
 
-/// Bytes a microsecond, read and written, of a copy that is larger than any cache.
+/// Bytes per microsecond, read and written, of a copy that is larger than any cache.
 double copy_bandwidth(c10::Device device);
 
 /// Copies of the row's workload that are together larger than the card's caches.
@@ -32,9 +32,9 @@ void measure_steps(benchmark::State& state, const Row& row, c10::Device device, 
 void measure_row(benchmark::State& state, const Row& row, c10::Device device, int rounds, double bandwidth);
 
 /// Forward and backward of a row that is a function of its leaves: eager, and compiled ahead of time. Returns stock's time over hindcast's;
-/// 0 where nothing was timed.
+/// 0 if nothing was timed.
 double measure_whole(benchmark::State& state, const Row& row, c10::Device device, int rounds);
-/// With which measure_whole() compiles.
+/// The options of measure_whole().
 AotOptions whole_options(bool as_eager_draws);
 
 }  // namespace hindcast::bench::gpu

@@ -14,13 +14,13 @@ inline double microseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-/// Until the device's current stream is done.
+/// Waits for the device's current stream.
 inline void wait_for(c10::Device device) {
   const c10::impl::VirtualGuardImpl guard(device.type());
   guard.synchronizeStream(guard.getStream(device));
 }
 
-/// A moment on the stream; where the device is the CPU, to try this program, on the host.
+/// A moment on the stream; if the device is the CPU, to try this program, on the host.
 class Moment {
  public:
   explicit Moment(c10::Device device) {

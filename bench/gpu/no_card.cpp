@@ -19,7 +19,7 @@ class Text final : public codegen::cuda::Module {
   mutable std::map<std::string, EntryPoint> entries_;  // who loads it asks, in one thread
 };
 
-/// Of the memory that is there to be read, or of the other. Tensors may share memory, as the halves of one do, whose spans have gaps.
+/// Bytes of the memory that has values, or of the rest. Tensors may share memory, such as two halves, whose spans have gaps.
 int64_t bytes_in(c10::ArrayRef<codegen::cuda::Memory> memory, bool has_values) {
   std::vector<std::pair<const char*, const char*>> spans;
   for (const codegen::cuda::Memory& one : memory) {

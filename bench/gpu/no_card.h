@@ -19,18 +19,18 @@ struct EntryPoint {
 };
 
 struct Launches {
-  std::vector<EntryPoint> entries;  // one a launch, in order
-  /// What a launch reads and what it writes, each byte once for each launch. Not counted are a byte's further reads, most of them from a
-  /// cache, and writes to gradients that were there before, which are seen as read.
+  std::vector<EntryPoint> entries;  // one per launch, in order
+  /// Bytes that a launch reads and writes, each byte once per launch. Not counted are repeated reads of a byte, most of which hit a cache,
+  /// and writes to existing gradients, which count as read.
   double bytes = 0;
 };
 
-/// With the limits of an H100 and an H200. It takes the tensors of the CPU; what kernels would write stays as it was allocated.
+/// With the limits of an H100 and an H200. It accepts CPU tensors; kernels' results stay uninitialized.
 class NoCard final : public codegen::cuda::Machine {
  public:
-  /// Launches are kept until somebody takes them.
+  /// Launches are kept until they are taken.
   NoCard() = default;
-  /// Launches go to `next`, as launches on its device, for who measures what they cost the host. Null: nowhere.
+  /// Forwards launches to `next`, as launches on its device, to measure their cost on the host. Null: nowhere.
   explicit NoCard(const codegen::cuda::Machine* next) : is_counting_(false), next_(next) {}
 
   c10::DeviceType device() const override { return c10::kCPU; }
@@ -41,7 +41,7 @@ class NoCard final : public codegen::cuda::Machine {
   void launch(const codegen::cuda::Launch& launch) const override;
   bool wants_memory() const override { return is_counting_; }
 
-  /// Since it was asked last.
+  /// Launches since the last call.
   Launches take() const;
 
  private:

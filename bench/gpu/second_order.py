@@ -34,7 +34,7 @@ warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 import torch  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]  # in a checkout the peer_*.py are one folder up, in the bundle beside this file
+sys.path[:0] = [str(HERE), str(HERE.parent)]  # in a checkout the peer_*.py are one folder up, in the bundle next to this file
 
 import peer_rows  # noqa: E402
 from peer_turns import in_short, settle  # noqa: E402
@@ -127,7 +127,7 @@ def measure(name, peers, device, rounds):
             if error := differs(losses, expected):
                 raise ArithmeticError(error)
             lanes[peer] = lane
-        except Exception as error:  # whatever a compiler throws is what the row has to say
+        except Exception as error:  # whatever a compiler throws is the row's result
             counters[f"{peer}_error"] = in_short(error)
     samples = {peer: [] for peer in lanes}
     for number in range(rounds + 1):

@@ -1,7 +1,7 @@
-// The functions of two tutorials on a card. A floor has what bench/seed_workloads.cpp counts, with masks of bytes, as a card's are.
+// The functions of two tutorials on a card. A floor counts what bench/seed_workloads.cpp counts, with masks of bytes, as on a card.
 //
-// Each is there twice by its name: as a function of its leaves, and as the workload of it. What is named `..._whole` counts
-// the passes of its forward and backward, compiled as two programs.
+// Each exists twice: as a function of its leaves, and as a workload. `..._whole` counts the passes of its forward and backward, compiled as
+// two programs.
 
 #include "bench/gpu/inputs.h"
 
@@ -16,10 +16,10 @@ Tensor relu(const Tensor& y) { return at::relu(y); }
 Tensor gelu(const Tensor& y) { return at::gelu(y); }
 Tensor silu(const Tensor& y) { return at::silu(y); }
 
-/// Of the two programs that a function is compiled to, together. The forward reads each leaf and writes the result. The backward reads the
-/// incoming gradient and writes each leaf's gradient. `needed`: how the backward learns what else it needs, by the cheaper of two ways: the
-/// forward writes it and the backward reads it, or the backward reads leaves again. Nothing else passes between the two: the backward makes
-/// dropout's mask again from a seed, and the mean and deviation of a row from the norm's input, which it reads in any case.
+/// Passes of the two programs that a function is compiled to, together. The forward reads each leaf and writes the result. The backward
+/// reads the incoming gradient and writes each leaf's gradient. `needed`: the cost of the backward's other inputs, in the cheaper of two
+/// ways: the forward writes them and the backward reads them, or the backward reads leaves again. Nothing else passes between the two: the
+/// backward recreates dropout's mask from a seed, and a row's mean and deviation from the norm's input, which it reads anyway.
 double passes_of_two_programs(double leaves, double needed) { return 2 * leaves + /*result=*/1 + /*incoming=*/1 + needed; }
 
 Tensor normalized(const Tensor& y, const Tensor& weight = {}, const Tensor& bias = {}) {

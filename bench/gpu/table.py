@@ -18,7 +18,7 @@ from targets import mean_of
 
 
 def read(path):
-    """The benchmarks of a file; of one that a time limit cut off, those that were done."""
+    """The benchmarks of a file; of a file cut off by a time limit, the complete ones."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     for candidate in (text, text[:text.rfind("},") + 1] + "]}"):
@@ -52,7 +52,7 @@ def cell(row, key, form=".2f", scale=1):
 
 
 def us(row, key):
-    """A time with its interquartile range, where there is one."""
+    """A time with its interquartile range, if there is one."""
     if row.get(f"{key}_us") is None:
         return ""
     text = f"{row[f'{key}_us']:.1f}"

@@ -1,4 +1,4 @@
-"""What the rows of table.py are to reach, and which of them do."""
+"""The targets of table.py's rows, and which rows reach them."""
 
 import math
 import operator
@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple, Union
 
 WHOLE = 2.2  # forward and backward over eager, the geometric mean of seed 001's patterns
-BEYOND_CACHES = 64 << 20  # bytes of a tensor: of smaller ones a card's cache holds a part, and a launch takes as long as the bytes
+BEYOND_CACHES = 64 << 20  # bytes of a tensor: a card's cache holds a part of smaller ones, and a launch takes as long as the bytes
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 SIGNS = {">=": operator.ge, "<=": operator.le, "<": operator.lt}
 
@@ -17,7 +17,7 @@ POINTWISE_AND_SUMS = rf"(?!steps/|whole/|train/|{NORM_AND_SOFTMAX})"
 
 
 class Target(NamedTuple):
-    """`seen` and `wanted`: a counter's name, or those of a counter and of the one that it is divided by. What is wanted may be a number."""
+    """`seen` and `wanted`: a counter's name, or those of a counter and of its divisor. `wanted` may be a number."""
 
     what: str
     seen: Union[str, tuple]
@@ -56,7 +56,7 @@ class Check(NamedTuple):
 
 
 def value(row, what):
-    """None where the row lacks a counter."""
+    """None if the row lacks a counter."""
     if isinstance(what, tuple):
         above, below = (row.get(counter) for counter in what)
         return above / below if above and below else None
@@ -64,13 +64,13 @@ def value(row, what):
 
 
 def tensor_bytes(name):
-    """Of a tensor as large as the row's name says; 0 where no size is in it."""
+    """The bytes of a tensor of the size in the row's name; 0 if there is no size in it."""
     found = re.search(r"/(\d+(?:x\d+)*)/(b?float\d+)$", name)
     return math.prod(map(int, found[1].split("x"))) * BYTES[found[2]] if found else 0
 
 
 def mean_of(rows, above, below):
-    """The geometric mean, and of how many rows."""
+    """The geometric mean, and the number of rows."""
     ratios = [ratio for ratio in (value(row, (above, below)) for row in rows) if ratio]
     return (math.exp(sum(map(math.log, ratios)) / len(ratios)), len(ratios)) if ratios else (None, 0)
 
@@ -91,7 +91,7 @@ def missed_lines(checked):
 
 
 def count_lines(checked):
-    """How often each target was met, of how often it could be looked at: 0 of 0 where no row has its numbers."""
+    """How often each target was met, of how often it could be checked: 0 of 0 if no row has its numbers."""
     lines = []
     for target in (*TARGETS, MEAN):
         own = [check.is_met() for check in checked if check.target is target]

@@ -136,7 +136,7 @@ def steps_round(lane, copies, device):
 
 
 def launches_of(lane, work, device):
-    """What the device was given in one backward: kernels, copies and fills. None where the profiler does not tell."""
+    """Kernels, copies and fills on the device in one backward. None if the profiler does not report them."""
     if not device.is_cuda:
         return None
     try:
@@ -203,7 +203,7 @@ def too_long(*_):
 
 
 class Measured:
-    """A row with its lanes; what is compiled once serves the row and its whole/... ."""
+    """A row with its lanes; one compile serves the row and its whole/... ."""
 
     def __init__(self, row, device):
         self.row, self.device = row, device
@@ -267,7 +267,7 @@ class Measured:
 
 
 def kinds_of(row, pattern):
-    """The names of the row that are asked for, and what a round of each times."""
+    """The row's requested names, and what a round of each times."""
     kinds = {row.name: steps_round if row.name.startswith("steps/") else backward_round}
     if row.name.startswith("seed/"):
         kinds["whole/" + row.name] = whole_round
@@ -281,7 +281,7 @@ def result(name, counters):
 
 
 def measure(row, kinds, device, arguments):
-    """A result for each kind, as it comes."""
+    """Yields a result for each kind."""
     signal.alarm(arguments.row_limit)
     done = set()
     try:

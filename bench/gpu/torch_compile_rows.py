@@ -41,7 +41,7 @@ class Row:
 
 
 class Make:
-    """Values: `x` is as large as the row's sizes say, vectors are as its last size."""
+    """Values: `x` has the row's sizes, vectors have its last size."""
 
     def __init__(self, device, dtype, sizes):
         self.options, self.sizes, self.width = {"device": device, "dtype": dtype}, sizes, sizes[-1]
@@ -50,7 +50,7 @@ class Make:
         return torch.randn(sizes, **self.options)
 
     def named(self, letters):
-        """x: as the sizes; b(ias) and w(eight): vectors; s(cale): a number for each row."""
+        """x: the row's sizes; b(ias) and w(eight): vectors; s(cale): a number per row."""
         makers = {
             "x": lambda: self.numbers(*self.sizes),
             "b": lambda: self.numbers(self.width),

@@ -56,7 +56,7 @@ Tensor slope_of(const Tensor& value, const Tensor& of) {
   return torch::autograd::grad({value.sum()}, {of}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
 }
 
-/// A physics-informed net: its Laplacian is to be the given one.
+/// A physics-informed net: its Laplacian has a target.
 Model pinn(int64_t points, c10::Device device) {
   Model model = perceptron({2, 64, 64, 64, 1}, points, /*is_tanh=*/true, device);
   model.loss = [parameters = model.parameters](const Tensor& points, const Tensor& wanted) {
@@ -70,7 +70,7 @@ Model pinn(int64_t points, c10::Device device) {
   return model;
 }
 
-/// A critic of WGAN-GP: `x` are real samples, `y` made ones.
+/// A critic of WGAN-GP: `x` are real samples, `y` generated ones.
 Model gradient_penalty(int64_t rows, c10::Device device) {
   Model model = perceptron({64, 128, 128, 1}, rows, /*is_tanh=*/false, device);
   for (auto& [real, made] : model.batches) made = at::randn_like(real);

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-// Whole training steps whose launches take the time: forward, loss, backward, clipping by the norm and Adam, on a new batch in each step.
-// Stock is LibTorch's own; hindcast is train_step(), by parts and as one CUDA graph. A number is a block of steps, until the card is done,
-// by the steps.
+// Whole training steps dominated by launches: forward, loss, backward, clipping by the norm and Adam, on a new batch in each step. Stock is
+// LibTorch's own; hindcast is train_step(), in parts and as one CUDA graph. A number is the time of a block of steps, until the card is
+// done, divided by the steps.
 
 namespace hindcast::bench::gpu {
 

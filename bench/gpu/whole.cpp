@@ -1,4 +1,4 @@
-// Forward and backward together, of functions that are compiled ahead of time. Backward runs under a guard, as a user of both has it.
+// Forward and backward together, of functions compiled ahead of time. The backward runs under a guard, as for a user of both.
 
 #include <ATen/ATen.h>
 
@@ -58,7 +58,7 @@ Tensors outcome_of(const Call& call, const Workload& work) {
   return outcome;
 }
 
-/// Of a function that draws as eager does; where kernels draw, there is nothing to compare with.
+/// For a function that draws as eager does; if kernels draw, there is nothing to compare with.
 std::string differs(const Row& row, const Workload& work) {
   const Tensors expected = outcome_of(row.function, work);
   const Call compiled = AotFunction<Call>(row.function, whole_options(/*as_eager_draws=*/true));

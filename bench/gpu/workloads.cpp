@@ -21,7 +21,7 @@ Workload bias_gelu(at::IntArrayRef sizes, const Source& from) {
 
 Workload swiglu(at::IntArrayRef sizes, const Source& from) {
   const Inputs in(sizes, from);
-  // silu(a), a and b saved, and the incoming one: halves. The gradient is a whole.
+  // silu(a), a and b, which are saved, and the incoming gradient are halves. The leaf's gradient is a whole.
   return pattern(in, {in.x}, 3, [in] {
     const std::vector<Tensor> halves = in.x.chunk(2, -1);
     return at::silu(halves[0]) * halves[1];
@@ -50,7 +50,7 @@ Workload rms_norm(at::IntArrayRef sizes, const Source& from) {
   return pattern(in, {in.x, in.weight}, 3, [in] { return in.x * at::rsqrt(in.x.square().mean(-1, /*keepdim=*/true) + 1e-5) * in.weight; });
 }
 
-// A sum over the rows alone: read are `x` and the incoming gradient.
+// A sum over rows only: reads `x` and the incoming gradient.
 Workload column_sums(at::IntArrayRef sizes, const Source& from) {
   const Inputs in(sizes, from);
   return pattern(in, {in.weight}, 2, [in] { return in.x.detach() * in.weight; });

@@ -9,28 +9,28 @@
 
 #include "bench/workload.h"
 
-// Parts of networks on a card, in the sizes that a large model has them in, and in small ones, where the host is what takes the time.
+// Parts of networks on a card, in the sizes of a large model, and in small ones, where the host dominates.
 
 namespace hindcast::bench::gpu {
 
 struct Place {
   c10::Device device;
-  bool zeros = false;  // in the place of random numbers: soon made, for who looks at no values
+  bool zeros = false;  // instead of random numbers: quicker, if values do not matter
 };
 
 struct Row {
   std::string name;
   std::function<Workload(const Place& place)>
       build;  // with its floor_bytes: saved tensors and the incoming gradient read, gradients written, once
-  /// The workload's forward where it reads its leaves alone; else none.
+  /// The workload's forward if it reads only its leaves; else none.
   std::function<at::Tensor(const std::vector<at::Tensor>& leaves)> function = {};
-  /// What forward and backward of `function` read and write at least, as two programs; 0 where there is none.
+  /// Bytes that forward and backward of `function` must read and write, as two programs; 0 if there is none.
   double whole_floor_bytes = 0;
 };
 std::vector<Row> rows();
-/// The function of the AOT tutorial, and what xFormers fuses, at the sizes and in the types that xFormers measures.
+/// The function of the AOT tutorial, and the patterns that xFormers fuses, with the sizes and dtypes that xFormers measures.
 std::vector<Row> seed_rows();
-/// Where the host's launches take the time. Run like steps of a training: one copy, each forward behind the backward before.
+/// Rows dominated by the host's launches. Run like training steps: one copy, each forward after the previous backward.
 std::vector<Row> launch_bound_rows();
 
 }  // namespace hindcast::bench::gpu

@@ -104,7 +104,7 @@ std::vector<Row> read_rows(const fs::path& path) {
   return rows;
 }
 
-/// 0 .. n-1 in an order that depends on the seed alone, not on LibTorch's generator.
+/// 0 .. n-1 in an order that depends only on the seed, not on LibTorch's generator.
 torch::Tensor shuffled_indices(std::int64_t n, std::uint64_t seed) {
   torch::Tensor indices = torch::arange(n, torch::kInt64);
   std::int64_t* const first = indices.data_ptr<std::int64_t>();

@@ -15,24 +15,22 @@ struct Batch {
   torch::Tensor labels;  ///< int64 {n}, the digits 0 to 9
 };
 
-/// The handwritten digits, split into what a model learns from and what it is judged by.
+/// The handwritten digits, split into training and held-out images.
 struct Digits {
   std::filesystem::path path;
   Batch train;
   Batch held_out;
 };
 
-/// Where the data lies: `given` if the user named a file; otherwise data/digits/digits.csv of the
-/// source tree, of a folder above the program, or of the working directory, whichever exists.
-/// Throws std::runtime_error that lists the places looked at.
+/// The path of the data: `given` if the user named a file; otherwise data/digits/digits.csv of the source tree, of a folder above the
+/// program, or of the working directory, whichever exists. Throws std::runtime_error that lists these places.
 std::filesystem::path find_data(const std::optional<std::filesystem::path>& given);
 
-/// Reads one image a line (64 pixels of 0 to 16, then the digit) and holds one image in five out.
-/// The split is the same on every run, so that accuracies can be compared.
-/// Throws std::runtime_error that names the file and the line of the first mistake.
+/// Reads one image per line (64 pixels of 0 to 16, then the digit) and holds one image in five out. The split is the same on every run, so
+/// that accuracies can be compared. Throws std::runtime_error that names the file and the line of the first mistake.
 Digits read_digits(const std::filesystem::path& path);
 
-/// One epoch: all of `all`, in an order that `seed` decides. The last batch holds what is left over.
+/// One epoch: all of `all`, shuffled by `seed`. The last batch holds the rest.
 std::vector<Batch> shuffled_batches(const Batch& all, std::int64_t batch_size, std::uint64_t seed);
 
 }  // namespace digits

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 }
 
 nlohmann::json to_json(const Outcome& outcome) {
-  // JSON has no infinity; the largest double is still no number that passes for a small difference.
+  // JSON has no infinity; the largest double cannot be mistaken for a small difference.
   const double max_grad_diff = std::min(outcome.gradients.largest, std::numeric_limits<double>::max());
   const ::hindcast::Stats& stats = outcome.stats;
   return {
@@ -49,7 +49,7 @@ nlohmann::json to_json(const Outcome& outcome) {
 void require_writable(const fs::path& path) {
   std::error_code unknown;
   const bool existed = fs::exists(path, unknown);
-  // Appending nothing tries the rights and leaves the results of an earlier run in place.
+  // Appending nothing checks the permissions and keeps the results of an earlier run.
   if (!std::ofstream(path, std::ios::app)) throw_unwritable(path, errno);
   if (!existed) fs::remove(path, unknown);
 }

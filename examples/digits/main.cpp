@@ -1,5 +1,5 @@
 // The demo: small models learn handwritten digits, with the stock autograd engine and with hindcast.
-// What a program must do to use hindcast is one line, `auto guard = hindcast::enable();`: see train.cpp.
+// A program needs one line to use hindcast, `auto guard = hindcast::enable();`: see train.cpp.
 
 #include <fmt/format.h>
 #include <torch/torch.h>
@@ -25,7 +25,7 @@ namespace {
 
 using namespace digits;
 
-/// Short where the file lies below the working directory, as it does after `make demo`.
+/// Relative if the file is below the working directory, as after `make demo`.
 std::string shown(const std::filesystem::path& path) {
   const std::filesystem::path relative = path.lexically_proximate(std::filesystem::current_path());
   return *relative.begin() == ".." ? path.string() : relative.string();

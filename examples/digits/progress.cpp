@@ -27,7 +27,7 @@ Progress::Progress(std::string model, std::int64_t epochs, std::int64_t steps_pe
     : model_(std::move(model)), epochs_(epochs), steps_per_epoch_(steps_per_epoch), terminal_(can_redraw()) {}
 
 Progress::~Progress() {
-  // Also when a step threw: the message must not stand on the bar's line.
+  // Also if a step threw: the message must not follow the bar on its line.
   if (line_open_) std::fputs("\n", stderr);
 }
 

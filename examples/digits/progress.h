@@ -6,7 +6,7 @@
 
 namespace digits {
 
-/// Shows how far a training is, on stderr: a bar that moves on a terminal, a line an epoch elsewhere.
+/// Shows the progress of a training on stderr: a bar on a terminal, a line per epoch elsewhere.
 class Progress {
  public:
   Progress(std::string model, std::int64_t epochs, std::int64_t steps_per_epoch);

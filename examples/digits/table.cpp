@@ -34,7 +34,7 @@ TableRow row_of(const Outcome& outcome, double allowed_difference) {
   };
 }
 
-/// The first column is a name and starts at the left; the others are numbers and end at the right.
+/// The first column is a name, left-aligned; the others are numbers, right-aligned.
 std::string aligned(const std::vector<TableRow>& rows) {
   std::array<std::size_t, kColumns> widths{};
   for (const TableRow& row : rows) {

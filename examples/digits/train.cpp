@@ -77,7 +77,7 @@ class Learner {
   std::vector<double> backward_us_;
 };
 
-/// Falls along half a cosine, so that the last epochs settle instead of jumping about.
+/// Decreases along half a cosine, so that the last epochs settle instead of jumping about.
 double learning_rate(const Recipe& recipe, std::int64_t epoch, std::int64_t epochs) {
   const double done = static_cast<double>(epoch) / static_cast<double>(epochs);
   return recipe.learning_rate * (1 + std::cos(std::numbers::pi * done)) / 2;
@@ -88,7 +88,7 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   if (!a.defined()) return 0;
   if (a.sizes() != b.sizes() || a.dtype() != b.dtype()) return kInfinity;
   if (a.numel() == 0 || torch::equal(a, b)) return 0;
-  // A NaN or an infinity that both sides have is no difference; subtracting would make it one.
+  // A NaN or an infinity on both sides is no difference; subtracting would make it one.
   const Tensor same = a.eq(b).logical_or(a.isnan().logical_and(b.isnan()));
   const Tensor apart = (a.to(torch::kFloat64) - b.to(torch::kFloat64)).abs().masked_fill(same, 0.0);
   const double largest = apart.max().item<double>();

@@ -18,13 +18,13 @@ struct Schedule {
 /// What one backward costs, in microseconds.
 struct BackwardTime {
   double median_us;
-  double first_us;  ///< the one that hindcast spends on capturing
+  double first_us;  ///< the one in which hindcast captures
 };
 
-/// How far the gradients of two equal models are apart, over all steps.
+/// The distance between the gradients of two equal models, over all steps.
 struct GradientDifference {
-  double largest = 0;  ///< share of the largest gradient of that step; infinite where only one side has a gradient or a NaN
-  std::string where;   ///< "step 3, layers.0.weight"; empty when there is none
+  double largest = 0;  ///< share of the largest gradient of that step; infinite if only one side has a gradient or a NaN
+  std::string where;   ///< "step 3, layers.0.weight"; empty if there is none
 };
 
 /// One model trained by both engines.
@@ -37,14 +37,14 @@ struct Outcome {
   GradientDifference gradients;
   BackwardTime stock;
   BackwardTime hindcast;
-  ::hindcast::Stats stats;  ///< of this model's backwards alone
+  ::hindcast::Stats stats;  ///< of this model's backwards only
 };
 
 /// Trains a model with hindcast and lets the stock engine compute the gradients of every step as well, on a twin with the same weights.
 ///
-/// At every step both have the same weights and see the same batch and dropout masks; their gradients are compared before
-/// the optimiser moves hindcast's model, whose weights its twin then takes over. Each backward is timed on its own; who goes
-/// first alternates, so that neither always finds the caches warm.
+/// At every step both have the same weights and get the same batch and dropout masks; their gradients are compared before the optimiser
+/// updates hindcast's model, whose weights its twin then copies. Each backward is timed separately; the order alternates, so that neither
+/// always finds the caches warm.
 Outcome train(const Recipe& recipe, const Digits& digits, const Schedule& schedule, const ::hindcast::Compiler& compiler);
 
 }  // namespace digits

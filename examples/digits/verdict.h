@@ -7,10 +7,10 @@
 
 namespace digits {
 
-/// What the demo promises of each model.
+/// The demo's promises for each model.
 constexpr double kLeastAccuracy = 0.95;
 constexpr std::uint64_t kMostGraphs = 2;
-/// GradientDifference::largest under compilers::fused(), which rounds otherwise; under compilers::eager() it is 0.
+/// GradientDifference::largest under compilers::fused(), which rounds differently; under compilers::eager() it is 0.
 constexpr double kLargestDifference = 1e-4;
 constexpr double kLeastHitRate = 0.90;
 

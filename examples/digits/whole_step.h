@@ -8,7 +8,7 @@
 
 namespace digits {
 
-/// Trains the models four times side by side, each time with one line more of hindcast, and returns what a training step took as a table.
+/// Trains the models four times in turn, each time with one more line of hindcast, and returns a table of the time per training step.
 std::string whole_steps(const Digits& digits, const Options& options, const ::hindcast::Compiler& compiler);
 
 }  // namespace digits

@@ -1,5 +1,5 @@
 // A force field learns energies and forces of clusters of 6 to 20 atoms, with the stock engine, inside of hindcast::enable(), and by
-// hindcast::train_step(). Then molecular dynamics run with what it has learned.
+// hindcast::train_step(). Then molecular dynamics run with the trained model.
 
 #include <fmt/format.h>
 #include <hindcast/hindcast.h>
@@ -29,7 +29,7 @@ std::vector<Cluster> clusters(std::int64_t count) {
   return made;
 }
 
-/// Of all components, root mean square.
+/// Root mean square over all components.
 double error_of_forces(Net& net, const std::vector<Cluster>& held_out) {
   double squares = 0, count = 0;
   for (const Cluster& cluster : held_out) {
@@ -48,7 +48,7 @@ double seconds_of(const std::function<void()>& work) {
 using Step = std::function<void(const Cluster&)>;
 using MakeStep = std::function<Step(Net& net, torch::optim::Optimizer& optimizer)>;
 
-/// As anybody writes it.
+/// The usual training step.
 Step plain_step(Net& net, torch::optim::Optimizer& optimizer) {
   return [&](const Cluster& cluster) {
     optimizer.zero_grad();
@@ -83,8 +83,8 @@ Net train(const std::string& name, const MakeStep& make_step, const std::vector<
   return net;
 }
 
-/// Velocity Verlet with the net's forces from a cluster at rest. Prints how far the true energy, which the net only knows by its slope,
-/// leaves its first value.
+/// Velocity Verlet with the net's forces from a cluster at rest. Prints the drift of the true energy, of which the net only learned the
+/// slope.
 void run_dynamics(Net& net, std::int64_t steps) {
   constexpr double kTime = 0.005;
   Cluster now = random_cluster(13);

@@ -23,7 +23,7 @@ torch::Tensor NetImpl::forward(const torch::Tensor& positions, const torch::Tens
   const torch::Tensor distance = apart.square().sum(1).add(1e-9).sqrt();
   const torch::Tensor near = torch::exp(-12 * (distance.unsqueeze(1) - centers_).square());
   const torch::Tensor fade = (1 - (distance / kCutoff).square()).clamp_min(0).square().unsqueeze(1);
-  torch::Tensor x = torch::zeros_like(positions).slice(1, 0, 1) + start_;  // no size is read as a number: one program for all clusters
+  torch::Tensor x = torch::zeros_like(positions).slice(1, 0, 1) + start_;  // reads no size as a number: one program for all clusters
   for (Block& block : blocks_) {
     const torch::Tensor weights = block.second(torch::silu(block.first(near))) * fade;
     const torch::Tensor messages = block.before(x).index_select(0, of) * weights;

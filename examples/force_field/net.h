@@ -12,7 +12,7 @@ namespace force_field {
 
 struct NetImpl : torch::nn::Module {
   explicit NetImpl(std::int64_t width = 32, std::int64_t blocks = 2);
-  /// By atom.
+  /// Energies per atom.
   torch::Tensor forward(const torch::Tensor& positions, const torch::Tensor& to, const torch::Tensor& of);
 
  private:
@@ -25,11 +25,11 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-/// Of the mean energy of the atoms and of the forces, which are gradients of the net: its backward goes through them.
+/// The loss of the mean energy per atom and of the forces, which are gradients of the net: its backward differentiates them.
 torch::Tensor loss_of(NetImpl& net, const torch::Tensor& positions, const torch::Tensor& to, const torch::Tensor& of,
                       const torch::Tensor& energy_per_atom, const torch::Tensor& forces);
 
-/// The net's forces, for somebody who does not train it.
+/// The net's forces, for use without training.
 torch::Tensor forces_of(NetImpl& net, const torch::Tensor& positions, const Pairs& pairs);
 
 }  // namespace force_field

@@ -1,5 +1,5 @@
 #pragma once
-// What the net learns: clusters of atoms that a Morse potential holds together, and their neighbours.
+// The training data: clusters of atoms held together by a Morse potential, and their neighbours.
 
 #include <torch/torch.h>
 
@@ -16,15 +16,15 @@ struct Cluster {
   torch::Tensor positions;  // [atoms, 3]
   Pairs pairs;
   torch::Tensor energy, energy_per_atom;  // no dims
-  torch::Tensor forces;                   // [atoms, 3]: less the gradient of the energy
+  torch::Tensor forces;                   // [atoms, 3]: minus the gradient of the energy
 };
 
 inline constexpr double kCutoff = 2.5;
 
 Pairs pairs_of(const torch::Tensor& positions);
-/// The energy and its forces, both exact.
+/// The cluster with its exact energy and forces.
 Cluster labelled(const torch::Tensor& positions);
-/// `atoms` of them on a cubic lattice, shaken.
+/// `atoms` of them on a cubic lattice, randomly displaced.
 Cluster random_cluster(std::int64_t atoms);
 
 }  // namespace force_field

@@ -1,5 +1,5 @@
 #pragma once
-// What a molecular dynamics engine has: atoms, their neighbours, and the equations of motion.
+// Parts of a molecular dynamics engine: atoms, their neighbours, and the equations of motion.
 
 #include <torch/torch.h>
 
@@ -13,13 +13,13 @@ struct Atoms {
   torch::Tensor species;                // [atoms], int64: 0 or 1
 };
 
-/// On a cubic lattice, shaken, at rest.
+/// On a cubic lattice, randomly displaced, at rest.
 Atoms cluster(std::int64_t atoms);
 
 /// Pairs of atoms that are nearer than `radius`, each in both directions: [2, pairs], int64.
 torch::Tensor pairs_within(const torch::Tensor& positions, double radius);
 
-/// Less the gradient of the energy: [atoms, 3]. `energy` returns a tensor of one element.
+/// Minus the gradient of the energy: [atoms, 3]. `energy` returns a tensor of one element.
 torch::Tensor forces_of(const std::function<torch::Tensor(const torch::Tensor& positions)>& energy, const torch::Tensor& positions);
 
 /// One step of velocity Verlet. A weak spring holds the cluster together. Returns the forces at the new positions.

@@ -42,7 +42,7 @@ Model by_backward(Model energy) {
   };
 }
 
-/// A way to compute forces, and what its calls took.
+/// A way to compute forces, and the times of its calls.
 class Lane {
  public:
   Lane(std::string name, Model forces, bool under_guard) : name_(std::move(name)), forces_(std::move(forces)), under_guard_(under_guard) {}

@@ -96,7 +96,7 @@ class PaiNNBlock(nn.Module):
 
 
 class PaiNN(nn.Module):
-    """Equivariant messages: a scalar and a vector for each atom and channel (Schuett et al., 2021)."""
+    """Equivariant messages: a scalar and a vector per atom and channel (Schuett et al., 2021)."""
 
     def __init__(self, width: int = 32, basis: int = 20, blocks: int = 3) -> None:
         super().__init__()

@@ -53,7 +53,7 @@ std::string describe(const at::Tensor& tensor);
 enum class Takeover {
   Hits,  ///< at least one backward was found in the cache
   Some,  ///< at least one backward was taken over
-  Any,   ///< nothing is asked: every backward may be the stock engine's
+  Any,   ///< nothing is required: the stock engine may run every backward
 };
 
 using Program = std::function<void(Log&)>;

@@ -41,7 +41,7 @@ struct Leaf {
   Layout layout = Layout::Contiguous;
   bool requires_grad = true;
   bool lasting = true;   ///< made once, like a parameter; else in every step, like an input
-  bool outside = false;  ///< lasting ones: functions read it from outside, else it is an argument
+  bool outside = false;  ///< of lasting ones: functions read it from outside; else it is an argument
 };
 
 enum class When { Always, FirstStep, OddSteps };
