@@ -1,4 +1,4 @@
-"""The wheel requires the release of torch that it is built with: pyproject.toml asks here while the wheel is made."""
+"""The wheel requires the release of torch that it is built with: pyproject.toml calls this while the wheel is built."""
 
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version

@@ -59,7 +59,7 @@ template <class T>
 HC_FUNCTOR T mish(T a) {
   return a * tanh(log1p(exp(a)));
 }
-/// With `eps` below 0 there is no clamping.
+/// With `eps` below 0 nothing is clamped.
 template <class T>
 HC_FUNCTOR T logit(T a, T eps) {
   const T x = select(eps < T(0), a, clamp(a, eps, T(1) - eps));
@@ -79,7 +79,7 @@ HC_FUNCTOR T gelu_tanh(T a) {
   return T(0.5) * a * (T(1) + tanh(inner));
 }
 
-/// pow with an exponent that all elements share: LibTorch treats these six apart, also in what they make of -0.0 and -inf.
+/// pow with one exponent for all elements: LibTorch special-cases these six, also for -0.0 and -inf.
 template <class T>
 HC_FUNCTOR T pow_scalar(T base, T exponent) {
   if (exponent == T(0.5)) return sqrt(base);

@@ -7,8 +7,8 @@
 
 namespace hindcast::device {
 
-/// The addresses of loads, stores, then two per leaf: of its sum, and of the term that is added. Null if nothing reads the sum; if there is
-/// no term.
+/// The addresses of loads, stores, then two per leaf: its sum, and the term that is added. Null if nothing reads the sum, or if there is no
+/// term at all.
 template <int kPointers>
 struct Addresses {
   char* pointers[kPointers];

@@ -39,7 +39,7 @@ HC_FUNCTOR T abs(T a) {
   }
 }
 
-/// 0 for NaN, as LibTorch.
+/// 0 for NaN, as in LibTorch.
 template <class T>
 HC_FUNCTOR T sign(T a) {
   return T(T(0) < a) - T(a < T(0));
@@ -87,7 +87,7 @@ template <class T>
 HC_FUNCTOR T trunc(T a) {
   return exact::trunc(a);
 }
-/// Halves to even.
+/// Ties to even.
 template <class T>
 HC_FUNCTOR T round(T a) {
   return exact::round(a);
@@ -126,7 +126,7 @@ HC_FUNCTOR bool isinf(T a) {
   return magnitude_of(a) == infinity<T>();
 }
 
-// `&` and `|` instead of `&&` and `||`: both sides are there, and a branch would keep a loop from becoming vector code.
+// `&` and `|` instead of `&&` and `||`: both sides are already computed, and a branch would prevent vectorisation.
 template <class T>
 HC_FUNCTOR bool logical_and(T a, T b) {
   return (a != T(0)) & (b != T(0));
@@ -153,7 +153,7 @@ template <class T>
 HC_FUNCTOR T minimum(T a, T b) {
   return select((a != a) | (a < b), a, b);
 }
-/// Unlike `maximum` it keeps a -0.0 that equals the limit, and so does relu.
+/// Unlike `maximum`, it keeps a -0.0 that equals the limit, and so does relu.
 template <class T>
 HC_FUNCTOR T clamp_min(T a, T min) {
   return select((min != min) | (a < min), min, a);
@@ -162,7 +162,7 @@ template <class T>
 HC_FUNCTOR T clamp_max(T a, T max) {
   return select((max != max) | (a > max), max, a);
 }
-/// `max` wins where the limits cross.
+/// `max` wins if the limits cross.
 template <class T>
 HC_FUNCTOR T clamp(T a, T min, T max) {
   return clamp_max(clamp_min(a, min), max);

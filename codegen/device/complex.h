@@ -1,7 +1,7 @@
 #pragma once
-// Complex numbers, as they lie in a tensor's memory, and their ops: those of arithmetic.h whose formula is the same, and others of their
-// own. Special values are those of LibTorch's vector code: a real number that meets a complex one becomes one, so that its imaginary part,
-// a zero, takes part in a product.
+// Complex numbers, in the layout of tensors, and their ops: those of arithmetic.h whose formula is the same, and others of their own.
+// Special values are those of LibTorch's vector code: a real number that is combined with a complex one is converted to complex, so that
+// its imaginary part, a zero, takes part in a product.
 
 #include "codegen/device/arithmetic.h"
 
@@ -16,7 +16,7 @@ struct Complex {
   HC_DEVICE_MEMBER Complex(T re, T im = T(0)) : real(re), imag(im) {}
   template <class S>
   HC_DEVICE_MEMBER explicit Complex(Complex<S> other) : real(static_cast<T>(other.real)), imag(static_cast<T>(other.imag)) {}
-  // Part by part: what a call may copy as a whole, Clang hands on as a vector of two, and a loop over such is no vector code.
+  // Copied part by part: Clang passes a struct that it copies as a whole as a vector of two, which prevents vectorisation of loops.
   HC_DEVICE_MEMBER Complex(const Complex& other) : real(other.real), imag(other.imag) {}
   HC_DEVICE_MEMBER Complex& operator=(const Complex& other) {
     real = other.real;
@@ -57,7 +57,7 @@ HC_DEVICE bool operator!=(Complex<T> a, Complex<T> b) {
   return (a.real != b.real) | (a.imag != b.imag);
 }
 
-/// By the larger part of the divisor, which neither overflows nor underflows where the quotient does not.
+/// By the larger part of the divisor, which neither overflows nor underflows unless the quotient does.
 template <class T>
 HC_DEVICE Complex<T> operator/(Complex<T> a, Complex<T> b) {
   const bool by_real = magnitude_of(b.real) >= magnitude_of(b.imag);
@@ -72,9 +72,9 @@ HC_DEVICE Complex<T> operator/(Complex<T> a, Complex<T> b) {
           select(by_zero, a.imag / magnitude_of(b.real), select(by_real, imag, -imag))};
 }
 
-// From here on ops, for T = Complex<float> or Complex<double>.
+// The ops follow, for T = Complex<float> or Complex<double>.
 
-/// A comparison's result is a number, as all values of a kernel: here a complex one.
+/// A comparison's result is a number, like all values of a kernel: here a complex one.
 template <class C>
 HC_FUNCTOR C where(Complex<typename C::Real> condition, C yes, C no) {
   return where(condition != C(0), yes, no);
@@ -92,7 +92,7 @@ template <class C>
 HC_FUNCTOR C add_product(C a, C b, C c) {
   return a + b * c;
 }
-/// a + 1 * b, as LibTorch: where a part of `b` is infinite, the other one becomes NaN.
+/// a + 1 * b, as in LibTorch: if one part of `b` is infinite, the other one becomes NaN.
 template <class C>
 HC_FUNCTOR C complex_add(C a, C b) {
   return add_product(a, C(1), b);
@@ -102,7 +102,7 @@ HC_FUNCTOR C complex_sub(C a, C b) {
   return add_product(a, C(-1), b);
 }
 
-/// The direction: 0 of 0.
+/// The direction; 0 for 0.
 template <class C>
 HC_FUNCTOR C complex_sgn(C a) {
   using T = typename C::Real;

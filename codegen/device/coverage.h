@@ -1,7 +1,7 @@
 #pragma once
-// What the functions of math.h promise, as tests/codegen/device/math_test.cpp measures it: the largest error in units of the last place,
+// The accuracy of the functions of math.h, measured by tests/codegen/device/math_test.cpp: the largest error in units of the last place,
 // against long double (double for float). At most 1.5 for float and 2 for double; `+ - * /`, sqrt and the roundings are correctly rounded.
-// Where a compiler contracts `a * b + c`, as NVRTC does unless told otherwise, these change by hundredths.
+// If a compiler contracts `a * b + c`, as NVRTC does by default, these change by hundredths.
 //
 //               float  double               float  double               float  double
 //   acos        0.59    0.61      exp        0.85    0.84      sigmoid    0.86    0.86
@@ -15,11 +15,11 @@
 //   erfc        1.09    1.24      rsqrt      1.49    1.49
 //
 // xlogy and xlog1py, products of a logarithm: at most 2; measured 1.67 for float, 1.70 for double.
-// gelu and gelu_backward: tests/codegen/device/gelu_test.cpp says it range by range.
+// gelu and gelu_backward: see tests/codegen/device/gelu_test.cpp, range by range.
 //
-// On a card, most of float are CUDA's own (card_functions.h), which CUDA's documentation says the errors of.
+// On a card, most functions of float are CUDA's own (card_functions.h); CUDA's documentation gives their errors.
 //
 // Special values are those of C's library: infinities, NaN, the sign of zero, subnormal arguments and results.
 // sin, cos and tan: every float and double. sin_near, cos_near and tan_near: up to kNearAngle<T>, anything beyond. On a CPU those of float
 // take a tenth (tan_near a fifth), those of double a quarter of the time that sin, cos and tan of all angles take.
-// All ops become vector code, given Clang's -fno-math-errno.
+// All ops vectorise, given Clang's -fno-math-errno.

@@ -1,5 +1,5 @@
 #pragma once
-// exp and what is made of it. All start from e^x = 2^n (1 + head + tail), |head| < 0.35, known to more digits than T has.
+// exp and functions based on it. All start from e^x = 2^n (1 + head + tail), |head| < 0.35, known to more digits than T has.
 
 #include "codegen/device/polynomials.h"
 
@@ -13,7 +13,7 @@ struct ExpRange<float> {
   static constexpr float kLn2High = 0x1.62e43p-1f, kLn2Low = -0x1.05c61p-29f;
   static constexpr float kUnderflow = -105.0f, kOverflow = 90.0f;  // beyond, exp is 0 and infinite, sinh and cosh are infinite
   static constexpr float kAllDigits = 20.0f;                       // 1 + e^-x is 1, with digits to spare
-  static constexpr float kScaleExponent = 64.0f;                   // times 2 to this, what is about to underflow is a normal number
+  static constexpr float kScaleExponent = 64.0f;                   // 2 to this scales what is about to underflow to a normal number
   static constexpr float kUnscale = 0x1p-64f;
 };
 template <>
@@ -33,7 +33,7 @@ struct ExpParts {
   T tail;
 };
 
-/// The low part of x may be large: up to an ulp of an x of hundreds.
+/// The low part of x may be large: up to an ulp of an x of some hundreds.
 template <class T>
 HC_DEVICE ExpParts<T> split_exp(Pair<T> x) {
   using Range = ExpRange<T>;
@@ -44,7 +44,7 @@ HC_DEVICE ExpParts<T> split_exp(Pair<T> x) {
   return {n, head, exact::fma(head * head, polynomial::exp_tail(head), head_low)};
 }
 
-/// A NaN stays one in head and tail.
+/// A NaN propagates to head and tail.
 template <class T>
 HC_DEVICE ExpParts<T> split_exp(T x) {
   using Range = ExpRange<T>;
@@ -104,7 +104,7 @@ HC_FUNCTOR T expm1(T x) {
   const T low_limit = T(-2) * ExpRange<T>::kAllDigits;
   const T clamped = at_most(select(x < low_limit, low_limit, x), ExpRange<T>::kOverflow);
   const ExpParts<T> parts = split_exp(clamped);
-  // The largest results need 2^128 (2^1024), which is no float: half of it, twice.
+  // The largest results need 2^128 (2^1024), which a float cannot hold: half the exponent, twice.
   const T exponent = at_most(parts.exponent, Float<T>::kMaxExponent);
   const T beyond = parts.exponent - exponent;
   const T twice = select(beyond > T(1), infinity<T>(), T(1) + beyond);
@@ -112,7 +112,7 @@ HC_FUNCTOR T expm1(T x) {
   return select(x == T(0), x, result);
 }
 
-/// Of -|x| first: for positive x it is 1 less that, which is at most 1/2.
+/// Computes sigmoid(-|x|) first: for positive x the result is 1 minus that, which is at most 1/2.
 template <class T>
 HC_FUNCTOR T sigmoid(T x) {
   using Range = ExpRange<T>;

@@ -1,6 +1,6 @@
 #pragma once
-// What the functions of math.h are made of: the layout of floats, exactly rounded operations, and pairs of floats that together
-// hold twice the digits.
+// Building blocks of the functions of math.h: the layout of floats, exactly rounded operations, and pairs of floats that together hold
+// twice the digits.
 
 #include "codegen/device/types.h"
 
@@ -64,7 +64,7 @@ HC_DEVICE T with_sign_of(T value, T sign) {
   return bit_cast<T>((bits_of(value) & ~Float<T>::kSign) | (bits_of(sign) & Float<T>::kSign));
 }
 
-/// Operations that hardware rounds once. `multiply` is never contracted with an addition, which NVRTC does to `*`.
+/// Operations that hardware rounds once. `multiply` is never contracted with an addition; NVRTC contracts `*`.
 namespace exact {
 #if HC_CUDA
 HC_DEVICE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
@@ -143,13 +143,13 @@ HC_DEVICE T quotient(Pair<T> a, Pair<T> b) {
   return exact::fma(rest, inverse, estimate);
 }
 
-/// 2^n for a whole n that a normal number's exponent can hold.
+/// 2^n for an integer n that a normal number's exponent can hold.
 template <class T>
 HC_DEVICE T two_to(T n) {
   return bit_cast<T>(bits_of(n + (Float<T>::kRounder + Float<T>::kBias)) << Float<T>::kMantissa);
 }
 
-/// value * 2^n for a value about one: rounded once, also where the result is subnormal or too large.
+/// value * 2^n for a value near one: rounded once, also if the result is subnormal or too large.
 template <class T>
 HC_DEVICE T times_two_to(T value, T n) {
   // Two factors, as 2^n may be no normal number. The second exponent is a difference of integers, whose low bits alone count.
@@ -176,7 +176,7 @@ template <class T>
 HC_DEVICE T horner_by_pairs(T x, T, T constant, T next) {
   return exact::fma(next, x, constant);
 }
-/// As horner, in steps of two powers of x: half as many operations wait for one another.
+/// Like horner, in steps of two powers of x: only half as many operations depend on one another.
 template <class T, class... Rest>
 HC_DEVICE T horner_by_pairs(T x, T square, T constant, T next, Rest... rest) {
   return exact::fma(horner_by_pairs(x, square, rest...), square, exact::fma(next, x, constant));

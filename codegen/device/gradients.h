@@ -1,8 +1,8 @@
 #pragma once
-// The backward formulas that LibTorch has as ops of their own, each as its vectorised CPU kernel computes it: the same order of
-// operations, the same side of every boundary, the same NaN. (Of a tensor's last few elements LibTorch's scalar code at times makes
-// something else of a NaN.) On a card, NaN in `self` or `result` gives what LibTorch's kernels for CUDA make of it. Operands: the op's
-// tensors in the order of its schema, then its numbers.
+// Backward formulas for which LibTorch has separate ops, each as in its vectorised CPU kernel: the same order of operations, the same side
+// of every boundary, the same NaN. (For a tensor's last few elements LibTorch's scalar code sometimes treats a NaN differently.) On a card,
+// NaN in `self` or `result` gives the results of LibTorch's kernels for CUDA. Operands: the op's tensors in the order of its schema, then
+// its numbers.
 
 #include "codegen/device/activations.h"
 
@@ -43,7 +43,7 @@ HC_FUNCTOR T elu_backward(T grad, T self, T alpha, T scale, T input_scale) {
   const T negative = grad * input_scale * (alpha * scale) * exp(self * input_scale);
   return select(HC_CARD ? !(self <= T(0)) : self > T(0), grad * scale, negative);
 }
-/// elu_backward where is_result is set.
+/// elu_backward with is_result.
 template <class T>
 HC_FUNCTOR T elu_backward_from_result(T grad, T result, T alpha, T scale, T input_scale) {
   const T negative = grad * input_scale * (result + alpha * scale);
@@ -58,7 +58,7 @@ template <class T>
 HC_FUNCTOR T sigmoid_backward(T grad, T output) {
   return grad * (T(1) - output) * output;
 }
-/// With `eps` below 0 there is no clamping, and NaN outside of 0 to 1.
+/// With `eps` below 0 nothing is clamped, and the result is NaN outside of 0 to 1.
 template <class T>
 HC_FUNCTOR T logit_backward(T grad, T self, T eps) {
   const bool clamps = eps >= T(0);
@@ -83,7 +83,7 @@ HC_FUNCTOR T softplus_backward(T grad, T self, T beta, T threshold) {
   const T z = exp(self * beta);
   return select(self * beta > threshold, grad, grad * z / (z + T(1)));
 }
-/// `buffer` is exp(-|self|), which the forward keeps on the CPU.
+/// `buffer` is exp(-|self|), which the forward saves on the CPU.
 template <class T>
 HC_FUNCTOR T log_sigmoid_backward(T grad, T self, T buffer) {
   const bool negative = self < T(0);
@@ -127,7 +127,7 @@ HC_FUNCTOR T huber_backward(T grad, T self, T target, T norm, T delta) {
   return select(magnitude_of(x) >= delta, outside, norm * x * grad);
 }
 
-/// LibTorch keeps the divisor from 0 by the same limit.
+/// The same limit as LibTorch's keeps the divisor away from 0.
 template <class T>
 HC_FUNCTOR T binary_cross_entropy_backward(T grad, T self, T target, T norm) {
   constexpr T kLeast = T(1e-12);

@@ -1,6 +1,6 @@
 #pragma once
-// Where a thread's element lies: division by sizes that are known when a kernel is launched, and arguments in words of 8 bytes. Both
-// sides of a launch read this header.
+// Locates a thread's element: division by sizes that are known when a kernel is launched, and arguments in words of 8 bytes. Both sides of
+// a launch include this header.
 
 #include "codegen/device/types.h"
 
@@ -18,7 +18,7 @@ template <int kCount>
 inline constexpr int kAtLeastOne = kCount < 1 ? 1 : kCount;
 
 /// Divides numbers below 2^31 by `divisor` with a product and a shift (Granlund and Montgomery, Division by Invariant Integers using
-/// Multiplication), where the divisor is below 2^31 too; others as they are. Two words of 8 bytes.
+/// Multiplication), if the divisor is below 2^31 too; other numbers directly. Two words of 8 bytes.
 struct Divider {
   int64 divisor;
   uint32 magic, shift;
@@ -35,7 +35,7 @@ HC_DEVICE uint32 divide(uint32 number, const Divider& by) {
   const uint32 high = static_cast<uint32>((uint64(number) * by.magic) >> 32);
   return (high + number) >> by.shift;
 }
-/// Of any number.
+/// For any number.
 HC_DEVICE int64 divide(int64 number, const Divider& by) {
   return (number | by.divisor) >> 31 == 0 ? int64(divide(static_cast<uint32>(number), by)) : number / by.divisor;
 }

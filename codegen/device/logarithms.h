@@ -29,12 +29,12 @@ struct LogParts {
   T fraction;  // f
 };
 
-/// For a positive normal number; others give something.
+/// For a positive normal number; undefined for others.
 template <class T>
 HC_DEVICE LogParts<T> split_normal(T x) {
   using F = Float<T>;
   const typename F::Bits shifted = bits_of(x) - F::kSqrtHalf + F::kOne;
-  // An integer to a float without a conversion: vectors of 64-bit integers have none before AVX-512.
+  // Converts an integer to a float by bits: vectors of 64-bit integers have no conversion before AVX-512.
   const T biased = bit_cast<T>((shifted >> F::kMantissa) + bits_of(F::kOneUlpIsOne));
   const T significand = bit_cast<T>((shifted & F::kFraction) + F::kSqrtHalf);
   return {biased - (F::kOneUlpIsOne + F::kBias), significand - T(1)};
@@ -58,7 +58,7 @@ HC_DEVICE T log_of_parts(const LogParts<T>& parts, T low) {
   return exact::fma(parts.exponent, ExpRange<T>::kLn2High, f - (half_square - tail));
 }
 
-/// The cases in which x is no positive number.
+/// The cases in which x is not a positive number.
 template <class T>
 HC_DEVICE T log_or_special(T x, T result) {
   const T not_negative = select(x < T(0), nan<T>(), result);
@@ -154,7 +154,7 @@ HC_FUNCTOR T pow(T base, T exponent) {
   return select(is_one, T(1), known);
 }
 
-/// x log(y): 0 where x is 0, but NaN where y is.
+/// x log(y): 0 if x is 0, but NaN if y is NaN.
 template <class T>
 HC_FUNCTOR T xlogy(T x, T y) {
   return select((x == T(0)) & (y == y), T(0), x * log(y));

@@ -1,6 +1,6 @@
 #pragma once
-// The transcendental functions, for float and double: no branches and no calls, so that loops over them become vector code.
-// How exact each is stands in coverage.h; tests/codegen/device/math_test.cpp measures it.
+// The transcendental functions, for float and double: no branches and no calls, so that loops over them vectorise.
+// coverage.h gives the accuracy of each; tests/codegen/device/math_test.cpp measures it.
 
 #include "codegen/device/card_functions.h"
 #include "codegen/device/error_function.h"

@@ -1,6 +1,6 @@
 #pragma once
-// The normal distribution's tail, for what the gates of GELU are made of: one exponential and one division for both the cumulative
-// distribution and the density.
+// The normal distribution's tail, for the gates of GELU: one exponential and one division give both the cumulative distribution and the
+// density.
 
 #include "codegen/device/exponentials.h"
 
@@ -53,7 +53,7 @@ HC_DEVICE T quotient_of_ordinary(T a, T b) {
   return a / b;
 }
 
-/// The normal distribution up to x.
+/// The normal cumulative distribution at x.
 template <class T>
 HC_DEVICE T normal_cdf(T x) {
   constexpr T kCenter = polynomial::kNormalFallCenter<T>;

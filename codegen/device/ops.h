@@ -1,5 +1,5 @@
 #pragma once
-// Everything a generated kernel may call. What is marked HC_FUNCTOR has a row in base/pointwise_ops.def.
+// Everything that a generated kernel may call. Functions marked HC_FUNCTOR have a row in base/pointwise_ops.def.
 
 #include "codegen/device/activations.h"
 #include "codegen/device/arithmetic.h"

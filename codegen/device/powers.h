@@ -30,7 +30,7 @@ HC_DEVICE PowersFrom<T> merge(PowersFrom<T> a, PowersFrom<T> b) {
   return {maximum<T>(a.largest, b.largest), more.from, sum.high, more.rest + less.rest * share + sum.low};
 }
 
-/// With some numbers more, which one thread has.
+/// Adds some more numbers of one thread.
 template <int kCount, class T>
 HC_DEVICE PowersFrom<T> with_powers(PowersFrom<T> all, const T (&numbers)[kCount]) {
   constexpr float kFar = 8;  // exp(8) is 2,981
@@ -47,7 +47,7 @@ HC_DEVICE PowersFrom<T> with_powers(PowersFrom<T> all, const T (&numbers)[kCount
   return {maximum<T>(all.largest, largest), all.from, with.high, all.rest + with.low};
 }
 
-/// Of exp(x - largest).
+/// The sum of exp(x - largest).
 template <class T>
 HC_DEVICE T sum_of_powers(PowersFrom<T> all) {
   return (all.sum + all.rest) * power_from<T>(all.from, all.largest);

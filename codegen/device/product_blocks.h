@@ -48,7 +48,7 @@ HC_DEVICE void transpose_lanes(V (&rows)[kCount]) {
   }
 }
 
-/// The columns [first, first + columns) of b, so many vectors a row, with zeros behind the last column.
+/// The columns [first, first + columns) of b, that many vectors per row, with zeros after the last column.
 template <bool kIsBTransposed, int kVectors, class T>
 static void copy_panel(const Factors<T>& factors, long first, long columns, T* panel) {
   constexpr int kCount = kLanes<T>, kWidth = kVectors * kCount;
@@ -75,10 +75,10 @@ static void copy_panel(const Factors<T>& factors, long first, long columns, T* p
   }
 }
 
-/// Terms that are summed up in one go. Longer sums are made of such sums, and so are off by less.
+/// The number of terms that are summed in one go. Longer sums consist of such sums, which reduces their error.
 HC_DEVICE long depth_at_once(long depth) { return depth <= 1024 ? 128 : 256; }
 
-/// kRows rows of a, from `a` on, times a panel of so many vectors: to `block`.
+/// kRows rows of a, starting at `a`, times a panel of that many vectors, written to `block`.
 template <int kRows, int kVectors, bool kIsATransposed, class T>
 static void multiply_block(const T* a, long a_step, const T* panel, long panel_step, long depth, T* block, long block_step) {
 #pragma clang fp contract(fast)
@@ -103,7 +103,7 @@ static void multiply_block(const T* a, long a_step, const T* panel, long panel_s
       panel += panel_step;
 #pragma clang loop unroll(full)
       for (int i = 0; i < kRows; ++i) {
-        // Less zeros, which is the number itself. With zeros added it would be +0 for -0: an addition in each step.
+        // Minus zeros, which gives the number itself. Adding zeros would turn -0 into +0, with an addition in each step.
         const V all = (kIsATransposed ? rows[0][k * a_step + i] : rows[i][k]) - V{};
 #pragma clang loop unroll(full)
         for (int j = 0; j < kVectors; ++j) sums[i][j] += all * columns[j];

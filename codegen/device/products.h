@@ -1,10 +1,10 @@
 #pragma once
 // Matrix products by blocks that stay in registers. For CPUs.
 //
-// A block is some rows of the result by two vectors of its columns. B is read by panels of a block's columns. A panel whose columns do not
-// follow each other in memory, or do not fill its vectors, is copied first, once for all rows. What comes behind the product (a bias, an
-// activation, a mask) is given the rows of several blocks beside each other, while they are in the innermost cache: it then goes through
-// its tensors from one end to the other. If b does not stay in the second-level cache, each of its panels goes to all rows instead.
+// A block is some rows of the result by two vectors of its columns. B is read by panels of a block's columns. A panel whose columns are not
+// contiguous in memory, or do not fill its vectors, is copied first, once for all rows. The ops after the product (a bias, an activation, a
+// mask) get the rows of several adjacent blocks while these are in the innermost cache: so they access their tensors sequentially. If b
+// does not fit into the second-level cache, each of its panels is applied to all rows instead.
 //
 // The blocks themselves are the same for all kernels: they are compiled once (product_blocks.h), and kernels call them.
 
@@ -20,8 +20,8 @@ inline constexpr int kVectorBytes = 32, kBlockRows = 6;  // 16 registers
 inline constexpr int kVectorBytes = 16, kBlockRows = 4;
 #endif
 
-/// Rows of the next block, where so many are left. Eight are two blocks of four, not of six and two: a short block reads as much of b as a
-/// long one.
+/// Rows of the next block, if that many are left. Eight rows are two blocks of four, not of six and two: a short block reads as much of b
+/// as a long one.
 HC_DEVICE long rows_of_block(long left) { return kBlockRows == 6 && left == 8 ? 4 : left < kBlockRows ? left : kBlockRows; }
 
 /// Elements of a vector, and of the columns of a block.
@@ -30,7 +30,7 @@ inline constexpr int kLanes = kVectorBytes / sizeof(T);
 template <class T>
 inline constexpr int kBlockColumns = 2 * kLanes<T>;
 
-/// Element (m, k) of a is at a[m * a_step + k], or at a[k * a_step + m] where `kIsATransposed`; b's (k, n) alike. Steps in elements.
+/// Element (m, k) of a is at a[m * a_step + k], or at a[k * a_step + m] if `kIsATransposed`; likewise (k, n) of b. Steps in elements.
 template <class T>
 struct Factors {
   const T* a;
@@ -39,13 +39,13 @@ struct Factors {
   long depth;
 };
 
-/// What kernels call, by the vectors that a panel has, less one.
+/// The functions that kernels call, by the number of vectors of a panel, minus one.
 template <class T>
 struct ProductBlocks {
-  /// The columns [first, first + columns) of b, so many vectors a row, with zeros behind the last column. First of a b as it is, then of a
-  /// transposed one.
+  /// The columns [first, first + columns) of b, that many vectors per row, with zeros after the last column. First for a b that is not
+  /// transposed, then for a transposed one.
   void (*copy_panel[2][2])(const Factors<T>& factors, long first, long columns, T* panel);
-  /// At most kBlockRows rows of a, from `a` on, times a panel: to `block`. First of an a as it is, then of a transposed one.
+  /// At most kBlockRows rows of a, starting at `a`, times a panel, to `block`. First for a plain a, then for a transposed one.
   void (*multiply[2][2])(long rows, const T* a, long a_step, const T* panel, long panel_step, long depth, T* block, long block_step);
   /// Rows of a, from `a` on, times all columns of a transposed b, element by element.
   void (*multiply_few)(long rows, const T* a, const Factors<T>& factors, long columns, T* block, long block_step);
@@ -58,9 +58,9 @@ HC_DEVICE bool are_few(long columns, long depth) {
   return columns * (depth / kLanes<T> + 16) <= depth;
 }
 
-/// Bytes of b that go to some rows before the next rows: so many stay in the second-level cache.
+/// Bytes of b that are used for some rows before the next rows: this many stay in the second-level cache.
 inline constexpr long kBytesAtOnce = 1 << 18;
-/// Of blocks beside each other.
+/// Columns of adjacent blocks.
 template <class T>
 inline constexpr long kMostColumns = 1024 / sizeof(T);
 
@@ -77,12 +77,12 @@ HC_DEVICE long columns_at_once(long columns, long depth) {
   return all * depth * (long)sizeof(T) > kBytesAtOnce ? kAll : some;
 }
 
-/// Rows of b that are a multiple of 512 bytes apart share few places of the innermost cache: a copy of them does not. It pays where many
+/// Rows of b that are a multiple of 512 bytes apart share few sets of the innermost cache; the rows of a copy do not. A copy pays if many
 /// rows read it.
 HC_DEVICE bool is_worth_copying(long rows, long depth, long step_bytes) { return rows >= 64 && depth > 32 && step_bytes % 512 == 0; }
 
-/// The rows [begin, end) of a product of `columns` columns. `finish(product, row, column, count)` is given each of them, in pieces from
-/// `column` on. `scratch`: for copied panels.
+/// The rows [begin, end) of a product of `columns` columns. Calls `finish(product, row, column, count)` for each of them, in pieces
+/// starting at `column`. `scratch`: for copied panels.
 template <bool kIsATransposed, bool kIsBTransposed, class T, class Finish>
 HC_DEVICE void multiply(const ProductBlocks<T>& blocks, const Factors<T>& factors, long begin, long end, long columns, T* scratch,
                         Finish finish) {

@@ -1,6 +1,6 @@
 #pragma once
-// Random numbers that are a function of where they are: any kernel, in any order and on any number of threads, makes the same ones, and a
-// backward makes its forward's again.
+// Random numbers as a function of their position: any kernel, in any order and on any number of threads, generates the same ones, and a
+// backward regenerates those of its forward.
 
 #include "codegen/device/types.h"
 
@@ -8,7 +8,7 @@ namespace hindcast::device {
 
 inline constexpr int kPhiloxRounds = 7;
 
-/// The two numbers that Philox gives at once.
+/// The two numbers that Philox generates at once.
 struct PhiloxPair {
   uint32 left, right;
 };
@@ -27,7 +27,7 @@ HC_DEVICE PhiloxPair philox_pair(int64 seed, int32 row, uint32 pair) {
     key += 0x9E3779B9U;
   }
 #else
-  // In halves of 64 bits: a vector's product of such is one instruction. What is above the lower half is never looked at.
+  // In halves of 64 bits: the vector product of these is one instruction. Bits above the lower half are never read.
   uint64 left = pair;
   uint64 right = static_cast<uint32>(row) + static_cast<uint32>(static_cast<uint64>(seed) >> 32);
   for (int round = 0; round < kPhiloxRounds; ++round) {
@@ -40,13 +40,13 @@ HC_DEVICE PhiloxPair philox_pair(int64 seed, int32 row, uint32 pair) {
   return {static_cast<uint32>(left), static_cast<uint32>(right)};
 }
 
-/// The number of a column: two neighbours share a pair, which a compiler that sees both makes once.
+/// The number of a column: two neighbours share a pair, which a compiler that sees both computes once.
 HC_DEVICE uint32 philox(int64 seed, int32 row, int32 column) {
   const PhiloxPair numbers = philox_pair(seed, row, static_cast<uint32>(column) >> 1);
   return (column & 1) != 0 ? numbers.right : numbers.left;
 }
 
-/// `value`, or 0. Of 2^24 numbers `threshold` many give the value: both are exact in any T.
+/// `value`, or 0. `threshold` out of 2^24 numbers give the value: both are exact in any T.
 template <class T>
 HC_FUNCTOR T philox_bernoulli(int64 seed, int32 row, int32 column, T threshold, T value) {
   return philox(seed, row, column) >> 8 < static_cast<uint32>(static_cast<int32>(threshold)) ? value : T(0);

@@ -1,11 +1,11 @@
 #pragma once
-// Reductions of a block of numbers: of some elements of a row, side by side in memory. A row's result is merged from those of its blocks.
+// Reductions of a block of numbers: of some contiguous elements of a row. A row's result is merged from those of its blocks.
 
 #include "codegen/device/arithmetic.h"
 
 namespace hindcast::device {
 
-/// Combines numbers in some lanes, and those in the end. `Step`: accumulate(lane, number), join(lane, lane).
+/// Combines numbers in some lanes, and the lanes at the end. `Step`: accumulate(lane, number), join(lane, lane).
 template <int64 kLanes, class T, class Step>
 HC_DEVICE T fold_in_lanes(const T* numbers, int64 count, T neutral, Step step) {
   T lanes[kLanes];
@@ -21,7 +21,7 @@ HC_DEVICE T fold_in_lanes(const T* numbers, int64 count, T neutral, Step step) {
   return lanes[0];
 }
 
-/// In as many lanes as keep several vectors busy. Those of few numbers would cost more to combine than they save.
+/// In as many lanes as keep several vectors busy. For few numbers, combining the lanes would cost more than it saves.
 template <class T, class Step>
 HC_DEVICE T fold(const T* numbers, int64 count, T neutral, Step step) {
   constexpr int64 kLanes = 128 / sizeof(T);
@@ -55,18 +55,18 @@ struct SumOfSquares {
   HC_DEVICE_MEMBER T join(T a, T b) const { return a + b; }
 };
 
-/// The largest number, NaN if one is NaN; -infinity of none.
+/// The largest number, NaN if one is NaN; -infinity if there are none.
 template <class T>
 HC_DEVICE T max_of(const T* numbers, int64 count) {
   return fold(numbers, count, -infinity<T>(), LargerOf<T>{});
 }
-/// The smallest number, NaN if one is NaN; infinity of none.
+/// The smallest number, NaN if one is NaN; infinity if there are none.
 template <class T>
 HC_DEVICE T min_of(const T* numbers, int64 count) {
   return fold(numbers, count, infinity<T>(), SmallerOf<T>{});
 }
 
-/// A sum of many numbers, and what its roundings left out of it (Knuth's TwoSum): in one variable alone the error grows with each number.
+/// A sum of many numbers, and its accumulated rounding errors (Knuth's TwoSum): in one variable the error grows with each number.
 template <class T>
 struct RunningSum {
   T sum, lost;
@@ -79,21 +79,21 @@ HC_DEVICE void add_to(RunningSum<T>& to, T number) {
   to.sum = sum;
 }
 
-/// What an infinite sum left out is NaN.
+/// The rounding error of an infinite sum is NaN.
 template <class T>
 HC_DEVICE T total_of(RunningSum<T> of) {
   const T total = of.sum + of.lost;
   return total - total == T(0) ? total : of.sum;
 }
 
-/// What Welford's method knows of some numbers. m2: the sum of squared distances from their mean.
+/// The state of Welford's method for some numbers. m2: the sum of squared deviations from their mean.
 template <class T>
 struct Moments {
   int64 count;
   T mean, m2;
 };
 
-/// Of all numbers of both.
+/// The moments of all numbers of both.
 template <class T>
 HC_DEVICE Moments<T> merge(Moments<T> a, Moments<T> b) {
   if (a.count == 0) return b;
@@ -103,7 +103,7 @@ HC_DEVICE Moments<T> merge(Moments<T> a, Moments<T> b) {
   return {count, a.mean + distance * share, a.m2 + b.m2 + distance * distance * (T(a.count) * share)};
 }
 
-/// Distances are taken from the first number: a sum of numbers that lie far from 0 would lose the digits in which they differ.
+/// Deviations are relative to the first number: a sum of numbers far from 0 would lose the digits in which they differ.
 template <class T>
 HC_DEVICE Moments<T> moments_of(const T* numbers, int64 count) {
   if (count == 0) return {0, T(0), T(0)};

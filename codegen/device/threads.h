@@ -1,6 +1,6 @@
 #pragma once
-// What threads of a block make together. A block of a row kernel has blockDim.y rows at a time, of blockDim.x threads each: a power of two,
-// and whole warps in all. All threads of the block call these functions, as they hold barriers.
+// Operations of the threads of a block. A block of a row kernel has blockDim.y rows at a time, of blockDim.x threads each: a power of two,
+// and whole warps in all. All threads of the block must call these functions, as they contain barriers.
 
 #include "codegen/device/complex.h"
 #include "codegen/device/indexing.h"
@@ -20,8 +20,8 @@ template <class T>
 HC_DEVICE Complex<T> from_lane(Complex<T> value, int distance) {
   return {from_lane(value.real, distance), from_lane(value.imag, distance)};
 }
-/// Moments with the mean as a distance from a number near it. A mean by itself is rounded by its size, which may be large beside how far
-/// the numbers lie from each other. The count is a T: float32 rounds counts above 2^24, by no more than it rounds the mean.
+/// Moments with the mean relative to a number near it. An absolute mean is rounded at its magnitude, which may be large compared with the
+/// numbers' deviations. The count is a T: float32 rounds counts above 2^24, by no more than it rounds the mean.
 template <class T>
 struct MomentsFrom {
   T count, from, mean, m2;
@@ -64,14 +64,14 @@ struct Smaller {
   using Type = T;
   HC_DEVICE_MEMBER T operator()(T a, T b) const { return minimum<T>(a, b); }
 };
-/// Of two numbers that go together, which know how.
+/// Merges two numbers that have a merge() of their own.
 template <class Pair>
 struct Merges {
   using Type = Pair;
   HC_DEVICE_MEMBER Pair operator()(Pair a, Pair b) const { return merge(a, b); }
 };
 
-/// Of some numbers that one thread has: Welford's pair in two passes over registers.
+/// The moments of some numbers of one thread: Welford's pair in two passes over registers.
 template <int kCount, class T>
 HC_DEVICE MomentsFrom<T> moments_of_registers(const T (&numbers)[kCount]) {
   T from_first = T(0), squares = T(0);
@@ -96,7 +96,7 @@ HC_DEVICE typename Combine::Type over_lanes(typename Combine::Type value, int la
   return value;
 }
 
-/// Over the threads of a row; each of them gets the very same result. The order of the sum is that of the threads, in each run.
+/// Over the threads of a row; each of them gets exactly the same result. The order of the sum is always that of the threads.
 template <class Combine>
 HC_DEVICE typename Combine::Type over_row(typename Combine::Type value, Combine combine) {
   using T = typename Combine::Type;
@@ -105,13 +105,13 @@ HC_DEVICE typename Combine::Type over_row(typename Combine::Type value, Combine 
   if (threads <= 32) return value;
   __shared__ T of_warps[kMostWarps];
   const int warps = threads / 32, first = threadIdx.y * warps;
-  __syncthreads();  // the numbers of the reduction before are read
+  __syncthreads();  // the numbers of the previous reduction have been read
   if (threadIdx.x % 32 == 0) of_warps[first + threadIdx.x / 32] = value;
   __syncthreads();
   return over_lanes(of_warps[first + (threadIdx.x & (warps - 1))], warps, combine);  // the same in every warp
 }
 
-/// The same of some sums, which wait for the same barriers. Which lane's number comes first makes no difference to one.
+/// The same for several sums, which share the barriers. The order of the lanes makes no difference to a sum of two.
 template <int kCount, class T>
 HC_DEVICE void sums_over_row(T (&values)[kCount]) {
   const int threads = blockDim.x;
@@ -124,7 +124,7 @@ HC_DEVICE void sums_over_row(T (&values)[kCount]) {
   if (threads <= 32) return;
   __shared__ T of_warps[kMostWarps][kCount];
   const int warps = threads / 32, first = threadIdx.y * warps;
-  __syncthreads();  // the numbers of the sums before are read
+  __syncthreads();  // the numbers of the previous sums have been read
   if (threadIdx.x % 32 == 0) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) of_warps[first + threadIdx.x / 32][i] = values[i];
@@ -153,7 +153,7 @@ HC_DEVICE void over_rows_of_block(typename Combine::Type (&values)[kCount], Comb
   const int thread = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
   for (int first = 0; first < kCount; first += kAtOnce) {
-    __syncthreads();  // the numbers of the reduction before are read
+    __syncthreads();  // the numbers of the previous reduction have been read
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) of_threads[i][thread] = values[first + i];
 #pragma unroll 1
@@ -169,7 +169,7 @@ HC_DEVICE void over_rows_of_block(typename Combine::Type (&values)[kCount], Comb
   }
 }
 
-/// A result, or what it adds to a leaf's gradient that is there.
+/// Stores a result, or adds it to a leaf's existing gradient.
 template <class T>
 HC_DEVICE void put_result(T* to, T value, bool adds) {
   *to = adds ? convert<T>(widen(*to) + widen(value)) : value;
@@ -185,10 +185,10 @@ HC_DEVICE void store_result(char* memory, int64 slice_bytes, bool is_whole, bool
   }
 }
 
-/// What elements of this size take of shared memory.
+/// Shared memory for elements of this size.
 HC_DEVICE int64 bytes_kept(int64 elements, int size) { return (elements * size + 15) / 16 * 16; }
 
-/// Slices take rows in turns, `at_once` of them.
+/// Slices take turns, `at_once` rows each time.
 HC_DEVICE int64 rows_of_slice(int64 rows, int64 slices, int64 at_once, int64 slice) {
   const int64 turn = slices * at_once, turns = rows / turn, rest = rows - turns * turn - slice * at_once;
   return turns * at_once + (rest <= 0 ? 0 : rest < at_once ? rest : at_once);

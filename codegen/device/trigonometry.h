@@ -25,20 +25,20 @@ struct Angles<double> {
   static constexpr double kLargestNear = 0x1p30;
 };
 
-/// The largest angle for sin_near, cos_near and tan_near: for a loop that runs with them while it looks for larger ones.
+/// The largest angle for sin_near, cos_near and tan_near: for a loop that uses them while it checks for larger ones.
 template <class T>
 inline constexpr T kNearAngle = Angles<T>::kLargestNear;
 template <>
 inline constexpr float kNearAngle<float> = Angles<float>::kLargestOfHalfTurns;
 
-/// An angle less quarter turns: `quarters` counts them in its lowest two bits.
+/// An angle minus quarter turns: the lowest two bits of `quarters` count them.
 template <class T>
 struct Reduced {
   typename Float<T>::Bits quarters;
   Pair<T> angle;
 };
 
-/// Good up to kLargestNear: the count of quarter turns must be exact, and the angle hardly more than an eighth turn.
+/// Valid up to kLargestNear: the count of quarter turns must be exact, and the angle hardly more than an eighth turn.
 template <class T>
 HC_DEVICE Reduced<T> reduce_near(T x) {
   using A = Angles<T>;
@@ -60,7 +60,7 @@ HC_DEVICE Pair<double> add_quarters(Pair<double> sum, double x, double piece) {
   return {added.high, sum.low + added.low};
 }
 
-/// Good for every float: 203 binary digits of 2 / pi.
+/// Valid for every float: 203 binary digits of 2 / pi.
 HC_DEVICE Reduced<float> reduce_far(float small_x) {
   const double x = small_x;
   Pair<double> sum = {0.0, 0.0};
@@ -78,7 +78,7 @@ HC_DEVICE Reduced<float> reduce_far(float small_x) {
   return {static_cast<uint32>(quarters), {high, static_cast<float>(angle - high)}};
 }
 
-/// Good for every double.
+/// Valid for every double.
 HC_DEVICE Reduced<double> reduce_far(double x) {
   using A = Angles<double>;
   const double size = magnitude_of(x);
@@ -91,7 +91,7 @@ HC_DEVICE Reduced<double> reduce_far(double x) {
   const double second = static_cast<uint32>(low >> 32) * 0x1p-96 + static_cast<uint32>(low) * 0x1p-128;
   const Pair<double> sum = product(Pair<double>{first.high, first.low + second}, Pair<double>{A::kHalfPi1, A::kHalfPi2});
   const Pair<double> angle = ordered_sum(sum.high, sum.low);
-  // x - x is NaN for what is not finite.
+  // x - x is NaN if x is not finite.
   const double far_high = select(backwards, -angle.high, angle.high) + (x - x), far_low = select(backwards, -angle.low, angle.low);
   return {select(backwards, uint64(0) - quarters, quarters), {select(small, x, far_high), select(small, 0.0, far_low)}};
 }
@@ -101,7 +101,7 @@ HC_DEVICE Reduced<T> reduce_angle(T x) {
 #if HC_CUDA
   if (magnitude_of(x) <= Angles<T>::kLargestNear) return reduce_near(x);
 #endif
-  // On a CPU a branch would keep loops from becoming vector code, and two ways would cost more than one.
+  // On a CPU a branch would prevent vectorisation, and computing both ways would cost more than this one.
   return reduce_far(x);
 }
 
@@ -210,7 +210,7 @@ HC_FUNCTOR T tan(T x) {
   return select(x == T(0), x, tan_of_reduced(reduce_angle(x)));
 }
 
-/// For all angles, by a call: for a body of many, which would take long to compile and hardly ever meets an angle that is far.
+/// For all angles, by a call: for bodies with many of these, which would take long to compile and hardly ever get far angles.
 template <class T>
 HC_DEVICE_CALLED T sin_called(T x) {
   return sin(x);
@@ -224,7 +224,7 @@ HC_DEVICE_CALLED T tan_called(T x) {
   return tan(x);
 }
 
-/// As sin_near.
+/// Like sin_near.
 template <class T>
 HC_FUNCTOR T tan_near(T x) {
   return select(x == T(0), x, tan_of_reduced(reduce_near(x)));

@@ -1,7 +1,7 @@
 #pragma once
-// The types that device code is written in, and conversions between those of tensors. Freestanding: NVRTC, Clang (in process, at
-// run time) and the compiler of the unit tests all read this very text. CPU compilers need -ffp-contract=off,
-// and -fno-math-errno for square roots in vector code.
+// The types of device code, and conversions between those of tensors. Freestanding: NVRTC, Clang (in process, at run time) and the compiler
+// of the unit tests all compile this same text.
+// CPU compilers need -ffp-contract=off, and -fno-math-errno for vectorised square roots.
 
 #if defined(__CUDACC_RTC__) || defined(__CUDACC__)
 #define HC_CUDA 1
@@ -38,7 +38,7 @@ using uint64 = unsigned long long;
 
 static_assert(sizeof(int16) == 2 && sizeof(int32) == 4 && sizeof(int64) == 8, "fixed widths");
 
-/// How 16-bit floats lie in memory. Arithmetic is done in float.
+/// The memory layout of 16-bit floats. Arithmetic is done in float.
 struct float16 {
   uint16 bits;
 };
@@ -46,7 +46,7 @@ struct bfloat16 {
   uint16 bits;
 };
 
-/// How a bool lies in memory. As LibTorch has it, every byte but 0 is true: a view of bytes has such, and those of a `bool` are 0 and 1.
+/// The memory layout of a bool. As in LibTorch, every byte but 0 is true: a view of bytes has others, and those of a `bool` are 0 and 1.
 struct bool8 {
   uint8 bits;
 };
@@ -78,7 +78,7 @@ HC_DEVICE To bit_cast(From from) {
   return __builtin_bit_cast(To, from);
 }
 
-/// A value as `where` of other languages: both sides are there already, so that vector code takes a blend.
+/// A conditional value, both sides of which are already computed, so that vector code uses a blend.
 template <class T>
 HC_DEVICE T select(bool condition, T yes, T no) {
   return condition ? yes : no;

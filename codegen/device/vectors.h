@@ -1,11 +1,11 @@
 #pragma once
-// Neighbouring elements in one access, of up to 16 bytes. For kernels of CUDA: a CPU's compiler makes vectors of loops.
+// Neighbouring elements in one access, of up to 16 bytes. Only for CUDA kernels: a CPU's compiler vectorises loops itself.
 
 #include "codegen/device/complex.h"
 
 namespace hindcast::device {
 
-/// What one access moves.
+/// The type that one access moves.
 template <int kBytes>
 struct Chunk;
 template <>
@@ -29,7 +29,7 @@ struct alignas(16) Chunk<16> {
   uint32 bits[4];
 };
 
-/// An element as memory holds it, of a class that is copied as bytes.
+/// An element as stored in memory, of a class that is copied as bytes.
 template <class T>
 struct InMemory {
   using Type = T;
@@ -111,7 +111,7 @@ HC_DEVICE T* moved(char* pointer, int64 bytes) {
   return pointer == nullptr ? nullptr : reinterpret_cast<T*>(pointer + bytes);
 }
 
-/// A leaf's gradient, in the kernel that makes it: `sum` of `value` and `term`. Null: nobody wants the sum; there is no term.
+/// Writes a leaf's gradient, in the kernel that computes it: `sum` of `value` and `term`. Null: the sum is not needed; no term.
 template <int kCount, class T>
 HC_DEVICE void store_to_leaf(T* sum, const T* term, Vector<T, kCount> value) {
   if (sum == nullptr) return;

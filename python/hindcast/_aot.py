@@ -33,13 +33,13 @@ from ._state import State, States
 Compiler = Union[str, Callable[[Program, Sequence[Optional[torch.Tensor]]], Optional[Callable[..., Any]]], None]
 
 _NAMED_COMPILERS = ("fused", "eager", "fused_through_aten")
-_MOST_KINDS = 256  # of calls of one function: what C++ keeps
+_MOST_KINDS = 256  # kinds of calls of one function that C++ keeps
 
-# ---- what C++ knows by number
+# ---- objects that C++ knows by number
 
 _kept: dict[int, Any] = {}
 _numbers = itertools.count(1)
-_EAGER, _FUNCTIONS = -1, -2  # in the place of a number: the function ran; it is to run
+_EAGER, _FUNCTIONS = -1, -2  # instead of a number: the function ran; it has to run
 
 
 def _keep(what: Any) -> int:
@@ -50,7 +50,7 @@ def _keep(what: Any) -> int:
 
 class _Thread(threading.local):
     error: Optional[BaseException] = None  # of a callback, on its way through C++
-    call: Optional[Call] = None  # the innermost
+    call: Optional[Call] = None  # the innermost one
     numbers: Optional[NumbersForPython] = None  # while a function is traced
 
 
@@ -63,7 +63,7 @@ def _raised(error: BaseException) -> str:
 
 
 class _Kind:
-    """What is known of one kind of call: enough to run the function."""
+    """Everything needed to run the function for one kind of call."""
 
     def __init__(self, owner: "AotFunction", taken: Call) -> None:
         self._owner = weakref.ref(owner)
@@ -81,7 +81,7 @@ class _Kind:
         return self.owner._function
 
     def run(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, bool]:
-        """On these tensors. True: the function wrote to containers among the arguments, which come behind its result."""
+        """Runs the function on these tensors. True: it wrote to containers among the arguments, which follow its result."""
         if self._firsts is not None:
             tensors = [tensors[first] for first in self._firsts]
         if self.shape is None:
@@ -106,18 +106,18 @@ def _text_of(leaf: Any) -> str:
 def _run_function(
     number: int, tensors: Sequence[torch.Tensor], keeps_errors: bool
 ) -> tuple[list[torch.Tensor], int, str, Optional[str]]:
-    # The error of a trace that C++ has given up: its frames would keep alive what they hold, guards of a dispatch state among it.
+    # The error of a trace that C++ has given up: its frames would keep their objects alive, such as guards of a dispatch state.
     _thread.error = None
     try:
         call = _thread.call if _thread.call is not None and _thread.call.kind == number else None
         if call is not None:
             call.was_run = True
             if call.tensors and len(tensors) == len(call.tensors) and all(map(operator.is_, tensors, call.tensors)):
-                # No trace: the function gets what its caller gave, and its caller gets what it gives.
+                # No trace: the function gets its caller's arguments, and the caller its result.
                 args, kwargs = call.arguments
                 call.result = call.owner.run_itself(args, kwargs)
                 return [], _EAGER, "", None
-        # A reset() on another thread may have dropped what was known of the kind since the call began.
+        # A reset() on another thread may have dropped the kind since the call began.
         kind = _kept[number] if call is None else _kept.get(number) or _Kind(call.owner, call)
         before = None if call is None else random_states(call.generators())
         if call is not None:
@@ -175,7 +175,7 @@ _NOT_USERS = tuple(os.path.dirname(module.__file__) + os.sep for module in (torc
 
 
 def _line() -> str:
-    """Where the innermost function that is traced is; an empty text: none is."""
+    """The position in the innermost traced function; an empty text: none is traced."""
     found = ""
     frame = sys._getframe(1) if _thread.call is not None else None
     while frame is not None and frame.f_code is not _run_function.__code__:
@@ -186,8 +186,8 @@ def _line() -> str:
     return found if frame is not None else ""
 
 
-# While functions are traced, torch.Tensor has a `grad` of its own, which notices assignments and what asks whether there is one:
-# `parameter.grad = None` changes nothing in a call that finds None, and would be lost in the next. So would be what `zero_grad()` does.
+# While functions are traced, torch.Tensor has a special `grad`, which notices assignments and checks for an existing gradient:
+# `parameter.grad = None` changes nothing in a call that finds None, and would be lost in the next. So would the effect of `zero_grad()`.
 _grad = torch._C.TensorBase.grad  # type: ignore[attr-defined]
 _traces = 0
 _tracing = threading.Lock()
@@ -195,7 +195,7 @@ _tracing = threading.Lock()
 
 class _NoticingGrad:
     def __get__(self, tensor: Optional[torch.Tensor], owner: Any = None) -> Any:
-        if tensor is None:  # Dynamo, which may be imported by what is traced, looks for attributes of torch.Tensor
+        if tensor is None:  # Dynamo, which a traced function may import, reads the attributes of torch.Tensor
             return _grad
         value = _grad.__get__(tensor)
         if value is None and _thread.call is not None and tensor.is_leaf and tensor.requires_grad:
@@ -235,7 +235,7 @@ def _notices_gradients() -> Iterator[None]:
 
 
 def _start_anew_in_child() -> None:
-    """The lock may be held, and traces may be counted, by threads that the child does not have."""
+    """The lock may be held, and traces counted, by threads that the child does not have."""
     global _traces, _tracing
     _traces, _tracing = 0, threading.Lock()
     _stop_noticing()
@@ -257,7 +257,7 @@ def _numbers_for_python() -> Iterator[None]:
 
 
 def _tell_stand_ins_from_fake_tensors() -> None:
-    """From 2.15 on, there are FakeTensors in C++, with the dispatch key that stand-ins have: ``print(x)`` would show no numbers of either."""
+    """From 2.15 on, there are FakeTensors in C++, with the dispatch key of stand-ins: ``print(x)`` would show no numbers for either."""
     is_fake = getattr(torch._C, "_is_fake_tensor", None)
     if is_fake is None:
         return
@@ -283,7 +283,7 @@ def _size_in_place_of(number: torch.Tensor) -> int:
     return int(getattr(number, "_wrapped_number", number))
 
 
-_kernels = torch.library.Library("hindcast", "FRAGMENT")  # kernels last as long as it does
+_kernels = torch.library.Library("hindcast", "FRAGMENT")  # keeps the kernels registered
 _kernels.impl("aot_python_function", _run_function, "CPU")
 _kernels.impl("aot_python_line", _line, "CPU")
 _kernels.impl("aot_python_takes_symbols", _takes_symbols, "CPU")
@@ -342,7 +342,7 @@ def _nothing(*_: Any) -> None:
 
 
 _CHANGES = "it changes what it sees besides its arguments, asks for gradients that are not there, or draws numbers of Python's or NumPy's generators"
-_Kinds = dict[int, tuple[dict[Any, int], Any]]  # by number: where it stands among those of a state
+_Kinds = dict[int, tuple[dict[Any, int], Any]]  # by number: its position among the kinds of a state
 
 
 def _forget_kinds(function: int, forget_in_c: Callable[[int], None], known: _Kinds, numbers: Iterable[int]) -> None:
@@ -353,7 +353,7 @@ def _forget_kinds(function: int, forget_in_c: Callable[[int], None], known: _Kin
 
 
 class AotFunction:
-    """What :func:`aot_function` returns: called like the function."""
+    """The result of :func:`aot_function`: called like the function."""
 
     __qualname__: str  # the function's, where it has one
 
@@ -390,9 +390,10 @@ class AotFunction:
         self._root: tuple[Any, ...] = (function,)
         self._kinds: _Kinds = {}
         self._left_to_python = 0
-        # As C++ says, which sees what calls gain (include/hindcast/detail/leaving.h): so many calls to come are the function's; -1: the next is timed.
+        # From C++, which sees what calls gain (include/hindcast/detail/leaving.h): this many coming calls are left to the function; -1: the
+        # next is timed.
         self._next = self._granted = 0
-        self._is_timed, self.own_ns = False, 0  # the call that is running, and what the function took of it
+        self._is_timed, self.own_ns = False, 0  # the running call, and the function's share of its time
         self._told: set[str] = set()  # why calls were left to Python
         self._number: int = call(
             "aot_make",
@@ -464,7 +465,7 @@ class AotFunction:
         return result
 
     def run_in_its_turn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """In place of a program, which takes turns with it: a timed call."""
+        """Runs instead of a program, with which it alternates: a timed call."""
         result = self.run_itself(args, kwargs)
         call("aot_time_backward", self._number, [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)])
         return result
@@ -539,7 +540,7 @@ class AotFunction:
     # ---- what hindcast._C calls, of a call that it recognised
 
     def _begin_for_c(self, args: tuple[Any, ...], kwargs: Optional[dict[str, Any]], facts: int, seen: Any) -> Call:
-        """The function is about to run."""
+        """Called before the function runs."""
         taken = Call(args, kwargs or {})
         taken.owner, taken.kind, taken.seen, taken.whole_key = self, facts, seen, taken.key
         taken.generators = seen.generators
@@ -547,7 +548,7 @@ class AotFunction:
         return taken
 
     def _finish_for_c(self, taken: Optional[Call], *outcome: Any) -> Any:
-        """It ran, or the call raised."""
+        """Called after the function ran, or the call raised."""
         if taken is None:  # a compiler's program raised
             return self._finish(Call((), {}), *outcome)
         _thread.call = taken.outer
@@ -600,20 +601,20 @@ class AotFunction:
         call("aot_name_tensors", self._number, tensors, [names.get(id(tensor), "") for tensor in tensors])
 
     def objects_of(self, state: State) -> list[Any]:
-        """That are no tensors, of what it sees."""
+        """The objects other than tensors that it sees."""
         return self._states.objects_of(state)
 
     def _aot_sees(self) -> tuple[Any, ...]:
         return (self._function,)
 
     def see_arguments_alone(self) -> None:
-        """Compares arguments only: the caller has checked all else that the function reads, as Dynamo's guards do."""
+        """Compares only arguments: the caller has checked everything else that the function reads, like Dynamo's guards."""
         self._root = ()
 
     def stats(self) -> dict[str, int]:
-        """What it did: ``calls``; ``hits``, that ran a program; ``traces``; ``eager``, that ran the function eagerly; ``left``, of these,
-        that nobody looked at, since calls like them gained nothing; ``backwards`` that ran a program; ``numbers_differed``, calls in which
-        ``item()``, or a size that depends on data, was none that a program is for."""
+        """Counts: ``calls``; ``hits``, which ran a program; ``traces``; ``eager``, which ran the function eagerly; ``left``, those of them
+        that were not checked, since calls like them gained nothing; ``backwards`` that ran a program; ``numbers_differed``, calls in which
+        no program fit the value of ``item()``, or of a size that depends on data."""
         names = ("calls", "hits", "traces", "eager", "backwards", "numbers_differed")
         counts = dict(zip(names, call("aot_stats", self._number)))
         counts["left"] = self._granted - max(self._next, 0)
@@ -622,17 +623,17 @@ class AotFunction:
         return counts
 
     def programs(self) -> list[Programs]:
-        """The programs that there are, one entry for each kind of call, the newest first."""
+        """The current programs, one entry per kind of call, the newest first."""
         return programs_of(self._number)
 
     def reset(self) -> None:
-        """Forgets what was compiled."""
+        """Forgets everything compiled."""
         self._states.clear()
         self._are_next(0)
         call("aot_reset", self._number)
 
     def _is_global(self) -> bool:
-        """A decorated function is what its name says, in each process."""
+        """A decorated function is pickled by its name, which each process looks up."""
         found: Any = sys.modules.get(getattr(self, "__module__", ""))
         for name in getattr(self, "__qualname__", "").split("."):
             found = getattr(found, name, None)
@@ -648,7 +649,7 @@ class AotFunction:
         return self if self._is_global() else AotFunction(copy.deepcopy(self._function, memo), **self._options)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """As a method: the instance is the first argument, and an argument by identity."""
+        """As a method: the instance is the first argument, compared by identity."""
         return self if instance is None else _Method(self, instance)
 
 
@@ -679,7 +680,7 @@ def _raise_kept() -> None:
     try:
         raise error
     finally:
-        del error  # else it would hold the frame that holds it
+        del error  # else it would keep its own frame alive
 
 
 def aot_function(
@@ -701,13 +702,13 @@ def aot_function(
 ) -> AotFunction:
     """Compiles a function of tensors, its backward included.
 
-    The first call traces the function by running it: it gives its true results, with their true history. Its first backward
-    makes the programs, and later calls run these; kernels for them are compiled in the background. Arguments and results
-    may be nested in tuples, lists, dicts and what else ``torch.utils._pytree`` knows.
+    The first call traces the function by running it: it returns the true results, with their true history. Its first backward
+    compiles the programs, and later calls run these; kernels for them are compiled in the background. Arguments and results
+    may be nested in tuples, lists, dicts and everything else that ``torch.utils._pytree`` knows.
 
-    Tensors that the function reads from outside are inputs by identity: parameters, buffers and constants. What else it sees,
-    such as numbers in closures and globals, modules and their attributes, is compared in each call. docs/python.md lists what is not;
-    `check_every` finds that out.
+    Tensors that the function reads from outside are inputs by identity: parameters, buffers and constants. Everything else it sees,
+    such as numbers in closures and globals, modules and their attributes, is compared in each call. docs/python.md lists the exceptions;
+    `check_every` detects them.
 
     Example::
 
@@ -716,23 +717,23 @@ def aot_function(
 
     Args:
         fn: the function, or a module, or a method of one.
-        fw_compiler: of :mod:`hindcast.compilers`, or a callable: ``compiler(program, examples)`` gets a program and tensors like
-            those that it will be called with, and returns a callable from a list of tensors to a list of tensors.
+        fw_compiler: one of :mod:`hindcast.compilers`, or a callable: ``compiler(program, examples)`` gets a program and tensors like
+            those of later calls, and returns a callable from a list of tensors to a list of tensors.
         bw_compiler: the same for backwards.
         partition_fn: ``hindcast.partition.standard`` or ``hindcast.partition.min_cut``: what is saved for the backward.
         static_argnums: arguments by position whose sizes never become dynamic. Numbers never do.
-        dynamic: ``"automatic"``; ``"inferred"``: no branch of the function depends on a size, so that what two sizes have in common holds
-            between them; or ``"never"``: programs for every combination of sizes.
-        memory_budget: of ``min_cut``: 1, what is nearly free to compute again is not saved; 0, all that can be is not.
-        layouts: of convolutions: ``"measured"``, channels-last where that was measured to be faster on this machine; ``"as_given"``: in
-            that of their operands. Results lie in memory as the function gives them in any case.
-        check_every: n: run the function itself beside every n-th call, and compare; raises where they differ.
-        fallback: what cannot be traced runs eagerly, which :meth:`AotFunction.stats` counts; ``False``: it raises.
+        dynamic: ``"automatic"``; ``"inferred"``: no branch of the function depends on a size, so that properties common to two sizes hold
+            for sizes between them; or ``"never"``: programs for every combination of sizes.
+        memory_budget: for ``min_cut``: 1 recomputes what is nearly free to recompute; 0, everything that can be recomputed.
+        layouts: of convolutions: ``"measured"``, channels-last if that was measured to be faster on this machine; ``"as_given"``: the
+            layout of their operands. Results have the function's layout in any case.
+        check_every: n: also run the function itself in every n-th call, and compare; raises if they differ.
+        fallback: what cannot be traced falls back to eager, which :meth:`AotFunction.stats` counts; ``False``: it raises.
         fallback_random: random numbers are ATen's bits; ``False``: kernels draw the masks of dropouts themselves.
         limit: programs kept for one structure of the arguments.
         async_: compile kernels on a background thread; ``False``: before the call returns.
-        back_off: what gains nothing is left to the function, with a single check: many calls in a row that run it eagerly, or whose
-            programs were slower than the function in the same process. Looked at again behind 255 calls, or 10 ms of them.
+        back_off: calls that gain nothing run the function, after a single check: many calls in a row that run it eagerly, or whose
+            programs were slower than the function in the same process. Tried again after 255 calls, or 10 ms of them.
 
     Raises:
         TypeError, ValueError: for a bad option, naming it, what was given and what is expected.
@@ -765,17 +766,17 @@ _OF_THE_ORIGINAL = ("training", "_parameters", "_buffers", "_modules", "_non_per
 
 def _of_the_original(name: str) -> Any:
     def put(self: "AotModule", value: Any) -> None:
-        if "_aot_call" in self.__dict__:  # else nn.Module's __init__ makes one for this object
+        if "_aot_call" in self.__dict__:  # else nn.Module's __init__ sets one for this object
             setattr(self._aot_original, name, value)
 
     return property(lambda self: getattr(self._aot_original, name), put)
 
 
 class AotModule(torch.nn.Module):
-    """What :func:`aot_module` returns: the module, with its forward compiled. Parameters, buffers, submodules and all other
-    attributes are the module's own. Hooks that are registered here are called around what is compiled."""
+    """The result of :func:`aot_module`: the module, with its forward compiled. Parameters, buffers, submodules and all other attributes are
+    the module's own. Hooks that are registered here are called around the compiled forward."""
 
-    # Each time anew: the module may replace its own.
+    # Looked up each time: the module may replace its own.
     training = _of_the_original("training")
     _parameters = _of_the_original("_parameters")
     _buffers = _of_the_original("_buffers")
@@ -783,7 +784,7 @@ class AotModule(torch.nn.Module):
     _non_persistent_buffers_set = _of_the_original("_non_persistent_buffers_set")
 
     def __init__(self, module: torch.nn.Module, **options: Any) -> None:
-        # Past nn.Module's __setattr__: no submodule, whose name would be in every key of state_dict().
+        # Bypasses nn.Module's __setattr__: as a submodule, its name would be in every key of state_dict().
         self.__dict__["_aot_original"] = module
         super().__init__()
         self.__dict__["_aot_call"] = aot_function(module, **options)
@@ -795,12 +796,12 @@ class AotModule(torch.nn.Module):
         own = self.__dict__
         if own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]:
             return super().__call__(*args, **kwargs)
-        return own["_aot_call"](*args, **kwargs)  # hooks of all modules are called for the module itself
+        return own["_aot_call"](*args, **kwargs)  # global module hooks are called for the module itself
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_aot_original"], name)
 
-    # Python looks for these in classes alone. Iteration goes by __getitem__.
+    # Python looks these up only in classes. Iteration uses __getitem__.
     def __bool__(self) -> bool:
         return bool(self._aot_original)
 
@@ -843,7 +844,7 @@ class AotModule(torch.nn.Module):
 
     def _apply(self, *args: Any, **kwargs: Any) -> "AotModule":
         if torch.__future__.get_swap_module_params_on_conversion():
-            self.__dict__["_aot_call"].reset()  # torch swaps no tensor to which there are weak references
+            self.__dict__["_aot_call"].reset()  # torch does not swap tensors that have weak references
         self._aot_original._apply(*args, **kwargs)
         return self
 
@@ -886,10 +887,10 @@ def _compile_again(make: Callable[..., Any], of: Any, options: dict[str, Any]) -
 
 
 def aot_module(module: torch.nn.Module, *args: Any, **options: Any) -> AotModule:
-    """Compiles a module, with the arguments of :func:`aot_function` behind `module`.
+    """Compiles a module, with the arguments of :func:`aot_function` after `module`.
 
-    A module of its own with the parameters, buffers and submodules of `module`: it trains, saves and loads like it, and
-    ``train()`` and ``eval()`` are the module's. Each mode has its own programs; whatever is changed in a module is seen.
+    A new module with the parameters, buffers and submodules of `module`: it trains, saves and loads like it, and
+    ``train()`` and ``eval()`` are the module's. Each mode has its own programs; any change in a module is noticed.
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"hindcast.aot_module: {module!r} of type {type(module).__name__} is not a torch.nn.Module")
@@ -905,7 +906,7 @@ def memory_efficient_fusion(
     return make(fn, "fused", "fused", partitions.min_cut, static_argnums=static_argnums)
 
 
-# ---- what was made
+# ---- compiled programs
 
 
 def _function_of(f: Union[AotFunction, AotModule]) -> AotFunction:
@@ -922,7 +923,7 @@ def get_graphs(f: Union[AotFunction, AotModule]) -> list[Programs]:
 
 
 def print_graph(f: Union[AotFunction, AotModule]) -> None:
-    """Writes the forward and backward programs to stdout, and what is saved between them and why."""
+    """Prints the forward and backward programs, and what is saved between them and why."""
     for programs in get_graphs(f):
         print(programs.forward.code)
         if programs.backward is not None:
@@ -931,7 +932,7 @@ def print_graph(f: Union[AotFunction, AotModule]) -> None:
 
 
 def draw_graph(f: Union[AotFunction, AotModule], path: Union[str, os.PathLike[str]]) -> None:
-    """Writes the joint program of the newest kind of call as SVG; Graphviz' ``dot`` makes it."""
+    """Writes the joint program of the newest kind of call as SVG, using Graphviz' ``dot``."""
     programs = get_graphs(f)
     if not programs:
         raise RuntimeError("hindcast.draw_graph: there is no program yet: call the function, and backward() of its result")

@@ -1,7 +1,7 @@
-"""The way in: Python's run_backward with hindcast's engine under it.
+"""The entry: Python's run_backward on top of hindcast's engine.
 
 ``torch.autograd`` calls ``Variable._execution_engine.run_backward``, and that method calls PyTorch's Python engine directly,
-past the stub of the C++ engine where hindcast sits. So the object is replaced by one of a subclass, when hindcast is enabled
+bypassing the stub of the C++ engine where hindcast is installed. So the object is replaced by one of a subclass, when hindcast is enabled
 for the first time: on a thread without a guard it gives the caller PyTorch's method, which costs a fraction of a microsecond.
 """
 
@@ -21,7 +21,7 @@ from torch.nn import Parameter
 from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
 from ._library import call, calls, ops
 
-# Called without the checks of torch.ops' Python half: arguments are always given in order.
+# Bypasses the checks of torch.ops' Python half: arguments are always passed in order.
 _run_backward = ops.run_backward.default._op
 _dispatch_modes, _are_transforms_active = torch._C._len_torch_dispatch_stack, torch._C._are_functorch_transforms_active
 _tracing_state = torch._C._get_tracing_state
@@ -38,7 +38,7 @@ class _ProcessState:
         self._lock = threading.Lock()
         os.register_at_fork(after_in_child=self._make_lock)
         self._guards: dict[int, int] = {}  # and the number of their options
-        self.options: Optional[int] = None  # of the newest
+        self.options: Optional[int] = None  # of the newest guard
         self.resets = 0  # how often reset() was called
 
     def _make_lock(self) -> None:
@@ -67,11 +67,11 @@ def _in_c(options: Optional[int]) -> tuple[int, bool]:
 class _ThreadState(threading.local):
     def __init__(self) -> None:
         self.guards: dict[int, int] = {}  # that this thread has entered and not left, and the number of their options
-        self.disabled = 0  # calls that came while these switch hindcast off, and that are not counted yet
-        # Calls to come under these options that are PyTorch's: hindcast has backed off, and does not look at them. -1: the next is timed.
+        self.disabled = 0  # calls under options that switch hindcast off, not counted yet
+        # Coming calls under these options that go to PyTorch: hindcast has backed off, and does not check them. -1: the next is timed.
         self.unseen, self.unseen_with = 0, 0
-        self.uncounted, self.are_not_faster = 0, False  # of these, that came
-        self.resets = 0  # of the process, when they were told
+        self.uncounted, self.are_not_faster = 0, False  # how many of these have come
+        self.resets = 0  # the process's count when they were set
 
     def enter(self, guard: int, options: int) -> None:
         self.guards[guard] = options
@@ -85,7 +85,7 @@ class _ThreadState(threading.local):
 
     @property
     def options(self) -> Optional[int]:
-        """Of the innermost guard, or of the process. None: this thread is not enabled."""
+        """The options of the innermost guard, or of the process. None: this thread is not enabled."""
         return self.own_options if self.guards else process_state.options
 
     def leave_next(self, unseen: int, are_not_faster: bool) -> None:
@@ -106,7 +106,7 @@ class _ThreadState(threading.local):
 
 
 class _ThreadStateInC(_ThreadState):
-    """hindcast._C looks at it, and counts."""
+    """State that hindcast._C reads, and counts in."""
 
     def enter(self, guard: int, options: int) -> None:
         super().enter(guard, options)
@@ -129,7 +129,7 @@ disabled_options: set[int] = set()  # numbers of options with enabled=False
 
 
 def count_unseen() -> None:
-    """Counts the calls of this thread that hindcast did not look at."""
+    """Counts the calls of this thread that hindcast did not check."""
     disabled, left, are_not_faster = thread_state.take_uncounted()
     if disabled:
         call("record_fallbacks", "Disabled", disabled)
@@ -145,8 +145,8 @@ def has_unusual_dispatch() -> bool:
 def mode_reason() -> Optional[str]:
     """Why no backward of this thread can be taken over now.
 
-    A mode of torch functions, as ``torch.set_default_device`` leaves one, is no reason: it sees what Python calls, and PyTorch's
-    engine calls nothing of that.
+    A mode of torch functions, as ``torch.set_default_device`` leaves one, is no reason: it only sees Python's calls, and PyTorch's engine
+    makes none of them.
     """
     if _dispatch_modes() or _are_transforms_active() or _tracing_state() is not None:  # has_unusual_dispatch(), without the call
         return "DispatchState"
@@ -159,7 +159,7 @@ def mode_reason() -> Optional[str]:
 
 
 def _argument_reason(tensors: Sequence[Any], gradients: Sequence[Any], inputs: Sequence[Any]) -> Optional[str]:
-    """Why these arguments are left to PyTorch's engine: an operator takes plain tensors."""
+    """Why these arguments are left to PyTorch's engine: an operator takes only plain tensors."""
     for value in (*tensors, *inputs, *gradients):
         if value is None:
             continue
@@ -181,7 +181,7 @@ def _take_over(
     started: int,
     torch_functions: Optional[int],
 ) -> tuple[Optional[str], Any, bool]:
-    """Why the call is PyTorch's, or the gradients from hindcast's engine; whether C++ warned."""
+    """Why the call is left to PyTorch, or the gradients from hindcast's engine; whether C++ warned."""
     reason = mode_reason() or _argument_reason(tensors, grad_tensors, inputs)
     if reason is not None:
         return reason, None, False
@@ -226,7 +226,7 @@ class _Engine(torch._C._ImperativeEngine):
         arguments = (tensors, grad_tensors, bool(keep_graph), bool(create_graph), inputs, allow_unreachable, accumulate_grad, started)
         try:
             if torch._C._is_torch_function_mode_enabled():
-                # The modes would see what is asked of the arguments, and the operator. Hooks and nodes run under them.
+                # The modes would see queries of the arguments, and the operator. Hooks and nodes run under them.
                 state = _ENABLED if torch._C._is_torch_function_enabled() else _SUBCLASSES_DISABLED
                 with torch._C.DisableTorchFunction():
                     reason, found, warned = _take_over(*arguments, state)
@@ -247,7 +247,7 @@ class _Engine(torch._C._ImperativeEngine):
 class _EngineInPython(_Engine):
     @property
     def run_backward(self) -> Any:
-        """What is called in the caller's own frame, which PyTorch's warnings name."""
+        """Returns what to call in the caller's own frame, which PyTorch's warnings name."""
         state = thread_state
         options = state.options
         if options is None:
@@ -274,12 +274,12 @@ class _EngineInC(_Engine):
         self.run_backward = calls.run_backward
 
 
-_WARN = (warn_of_kept, warn_of_kept_beside_an_error)  # in the name of who calls C++
+_WARN = (warn_of_kept, warn_of_kept_beside_an_error)  # for C++ callers
 _pytorchs_current_node = torch._C._current_autograd_node
 
 
 def _current_autograd_node() -> Any:
-    """The node whose hooks run, or that runs itself. PyTorch's own function names the node that carries hindcast's backward."""
+    """The node whose hooks run, or which runs itself. PyTorch's own function names the node that carries hindcast's backward."""
     holder = call("current_node")
     if holder is None:
         return _pytorchs_current_node()
@@ -288,7 +288,7 @@ def _current_autograd_node() -> Any:
 
 
 def install() -> None:
-    """Puts hindcast's engine in front of PyTorch's, where it stays."""
+    """Puts hindcast's engine in front of PyTorch's, permanently."""
     if not isinstance(Variable._execution_engine, _Engine):
         Variable._execution_engine = _EngineInPython() if calls is None else _EngineInC()
         torch._C._current_autograd_node = _current_autograd_node

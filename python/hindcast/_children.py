@@ -1,11 +1,11 @@
-"""Processes of multiprocessing: the guard of their parent, and a report of their own."""
+"""Processes of multiprocessing: their parent's guard, and a report of their own."""
 
 import multiprocessing.spawn
 from multiprocessing.process import BaseProcess
 from typing import Any, Callable, Optional
 
-# A process that is spawned is a new Python. What it reads first has this text in it, which waits until the process has read its work: one
-# that has not imported torch by then stays without hindcast, and does not pay for it.
+# A spawned process is a new Python. The first thing that it unpickles contains this text, which waits until the process has read its work:
+# a process that has not imported torch by then stays without hindcast, at no cost.
 _IN_SPAWNED = """
 import sys
 from multiprocessing.process import BaseProcess
@@ -28,7 +28,7 @@ BaseProcess._bootstrap = bootstrap_with_hindcast
 
 
 class _Enabling:
-    """Its copy in another process runs the text."""
+    """When unpickled in another process, it runs the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -47,7 +47,7 @@ def enable_here(options: dict[str, Any], report: Optional[str]) -> None:
 
 
 def follow(options: dict[str, Any], report: Optional[str], write: Callable[[], None]) -> None:
-    """From now on, children have the guard, and write reports when their work is done."""
+    """From now on, children get the guard, and write reports when their work is done."""
     get_preparation_data, bootstrap = multiprocessing.spawn.get_preparation_data, BaseProcess._bootstrap  # type: ignore[attr-defined]
     enabling = _Enabling(_IN_SPAWNED.format(arguments=(options, report)))
 

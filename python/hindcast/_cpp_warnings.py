@@ -1,4 +1,4 @@
-"""What C++ warned of during a backward, given to Python's ``warnings`` in PyTorch's way: after the backward, whose effects stay."""
+"""Passes C++ warnings of a backward to Python's ``warnings`` like PyTorch: after the backward, whose effects stay."""
 
 import sys
 import warnings
@@ -16,16 +16,16 @@ def _warn(category: str, text: str, file: str, line: int, stacklevel: int) -> No
 
 
 def warn_of_kept(stacklevel: int = 4) -> None:
-    """In the name of the caller's caller, as a rule. Raises the first one that a filter makes an error; those behind it are lost."""
+    """Attributed to the caller's caller, as a rule. Raises the first one that a filter turns into an error; later ones are lost."""
     for warning in zip(*call("take_warnings")):
         _warn(*warning, stacklevel=stacklevel)
 
 
 def warn_of_kept_beside_an_error(stacklevel: int = 4) -> None:
-    """The same while an error is on its way, which stays the one that is raised: others are only shown."""
+    """The same while an error propagates, which stays the one that is raised: others are only shown."""
     for warning in zip(*call("take_warnings")):
         try:
             _warn(*warning, stacklevel=stacklevel)
         except Exception as error:
-            error.__context__ = None  # the error on its way is not its cause
+            error.__context__ = None  # the propagating error is not its cause
             sys.excepthook(type(error), error, error.__traceback__)

@@ -1,7 +1,7 @@
 """The backend of ``torch.compile``: Dynamo's graph as a compiled function.
 
-Dynamo gives a graph of torch's functions, which autograd goes through as it goes through the user's code. So it is compiled as a function
-of tensors is. What Dynamo has guarded cannot differ between two calls, and the graph sees nothing but its arguments.
+Dynamo passes a graph of torch's functions, through which autograd runs as through the user's code. So it is compiled like a function of
+tensors. What Dynamo has guarded cannot differ between two calls, and the graph sees nothing but its arguments.
 """
 
 import functools
@@ -28,7 +28,7 @@ _OPTIONS = (
 
 
 def _arguments_of(options: Optional[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of aot_function."""
+    """The arguments of aot_function."""
     arguments = {"fallback_random": True, "dynamic": "inferred", **(options or {})}
     unknown = [name for name in arguments if name not in _OPTIONS]
     if unknown:
@@ -58,7 +58,7 @@ def _example(node: Any) -> Any:
 
 
 def _find_size(argument: fx.Node, tensors: Sequence[fx.Node]) -> Optional[tuple[fx.Node, int]]:
-    """The tensor and its dimension whose size the argument is."""
+    """The tensor and the dim whose size the argument is."""
     number = _example(argument)
     for tensor in tensors if isinstance(number, torch.SymInt) else ():
         for dim, size in enumerate(_example(tensor).shape):
@@ -68,7 +68,7 @@ def _find_size(argument: fx.Node, tensors: Sequence[fx.Node]) -> Optional[tuple[
 
 
 def _may_be_symbol(number: fx.Node) -> bool:
-    """All that is done with the number can be done with a symbol. Where a tensor is expected, Python's binding puts another number."""
+    """Whether all uses of the number accept a symbol. Where a tensor is expected, Python's binding passes another number."""
     return all(map(functools.partial(_takes_symbol, number), number.users))
 
 
@@ -77,14 +77,14 @@ def _takes_symbol(number: fx.Node, user: fx.Node) -> bool:
         return all(isinstance(_example(arg), (int, torch.SymInt)) for arg in user.args) and _may_be_symbol(user)
     if user.target is operator.getitem:
         index = user.args[1]
-        return number is not index and not (isinstance(index, (tuple, list)) and number in index)  # in slices alone
+        return number is not index and not (isinstance(index, (tuple, list)) and number in index)  # only in slices
     return user.target in (METHODS_WITH_SYMBOLS if user.op == "call_method" else _TAKE_SYMBOLS)
 
 
 def _make_constants_by_operators(graph: fx.Graph) -> None:
-    """torch.tensor() makes a tensor that no recorder sees: two traces would have two constants."""
+    """Replaces torch.tensor(), which creates a tensor that no recorder sees: two traces would have two constants."""
     for node in graph.nodes:
-        if node.target is not torch.tensor and node.target is not torch._refs.tensor:  # of a SymInt
+        if node.target is not torch.tensor and node.target is not torch._refs.tensor:  # used for a SymInt
             continue
         is_number = len(node.args) == 1 and isinstance(_example(node.args[0]), (bool, int, float, complex, torch.SymInt))
         if is_number and node.kwargs.keys() <= {"dtype", "device"}:
@@ -92,7 +92,7 @@ def _make_constants_by_operators(graph: fx.Graph) -> None:
 
 
 def _read_sizes_from_tensors(graph: fx.Graph) -> list[int]:
-    """Takes away the arguments that are sizes of others. Returns the numbers of the ones that stay."""
+    """Removes arguments that are sizes of others. Returns the numbers of the remaining ones."""
     arguments = [node for node in graph.nodes if node.op == "placeholder"]
     tensors = [node for node in arguments if isinstance(_example(node), torch.Tensor)]
     first = next(node for node in graph.nodes if node.op != "placeholder")
@@ -103,7 +103,7 @@ def _read_sizes_from_tensors(graph: fx.Graph) -> list[int]:
             with graph.inserting_before(first):
                 if _may_be_symbol(argument):
                     size = graph.call_function(torch.ops.aten.sym_size.int, found)
-                else:  # a number, unless hindcast finds that nobody notices a symbol
+                else:  # a number, unless hindcast finds that a symbol goes unnoticed
                     size = graph.call_method("size", found)
             argument.replace_all_uses_with(size)
         if argument.users or argument in tensors:
@@ -115,7 +115,7 @@ def _read_sizes_from_tensors(graph: fx.Graph) -> list[int]:
 
 # ---- what a graph calls
 
-# They call their graphs, and look at no dispatch key.
+# They call their graphs, and check no dispatch key.
 _CALLED_AS_THEY_ARE = ("tag_activation_checkpoint", "autograd_function_apply")
 
 
@@ -129,7 +129,7 @@ def _graphs_in(gm: fx.GraphModule) -> list[fx.GraphModule]:
 
 
 def _call_subgraphs(gm: fx.GraphModule) -> None:
-    """In the place of invoke_subgraph, whose own backward is for traces with fake tensors alone."""
+    """Replaces invoke_subgraph, whose own backward only supports traces with fake tensors."""
     for module in _graphs_in(gm):
         found = [node for node in module.graph.nodes if _higher_order(node) == "invoke_subgraph"]
         for node in found:
@@ -149,8 +149,8 @@ def _may_draw(gm: fx.GraphModule) -> bool:
 
 
 def _call_checkpoints(gm: fx.GraphModule) -> None:
-    """In the place of tag_activation_checkpoint, which after 2.11 leaves it to Inductor that a dropout draws the same numbers again. A
-    checkpoint with a context_fn is not replaced."""
+    """Replaces tag_activation_checkpoint, which after 2.11 relies on Inductor to make a dropout draw the same numbers again. A checkpoint
+    with a context_fn is not replaced."""
     if torch.__version__.startswith("2.11."):
         return
     for module in _graphs_in(gm):
@@ -164,7 +164,7 @@ def _call_checkpoints(gm: fx.GraphModule) -> None:
 
 
 def _why_eager(gm: fx.GraphModule) -> Optional[str]:
-    """What no program can do."""
+    """What a program cannot express."""
     for module in _graphs_in(gm):
         if "_checkpoint_context_fn" in module.meta:
             return "a checkpoint has a context_fn"
@@ -175,7 +175,7 @@ def _why_eager(gm: fx.GraphModule) -> Optional[str]:
 
 
 def _sees_arguments_alone(gm: fx.GraphModule) -> bool:
-    """But for graphs and tensors of its own. Not where torch._dynamo.config.inline_inbuilt_nn_modules is off: then it calls modules."""
+    """Except for its own graphs and tensors. Not if torch._dynamo.config.inline_inbuilt_nn_modules is off: then it calls modules."""
     seen = [node.target for node in gm.graph.nodes if node.op in ("call_module", "get_attr")]
     return all(isinstance(operator.attrgetter(target)(gm), fx.GraphModule) for target in seen)
 
@@ -184,12 +184,12 @@ def _sees_arguments_alone(gm: fx.GraphModule) -> bool:
 
 
 def _function_of(gm: fx.GraphModule) -> tuple[Callable[..., Any], Optional[Callable[..., Any]]]:
-    """The graph as a function, and what picks its arguments out of Dynamo's; None: they are the same."""
+    """The graph as a function, and a function that picks its arguments out of Dynamo's; None: they are the same."""
     count = len(gm.graph.find_nodes(op="placeholder"))
     if not any(isinstance(_example(node), torch.SymInt) for node in gm.graph.find_nodes(op="placeholder")):
-        _ = gm.code  # Dynamo's graphs make their forward when they are asked for it
+        _ = gm.code  # Dynamo's graphs create their forward on demand
         return gm.forward, None
-    graph = fx.Graph()  # the graph itself is Dynamo's, which may give it to us once more
+    graph = fx.Graph()  # a copy: the graph itself is Dynamo's, which may pass it to us once more
     graph.output(graph.graph_copy(gm.graph, val_map={}, return_output_node=False))
     _make_constants_by_operators(graph)
     stay = _read_sizes_from_tensors(graph)
@@ -216,20 +216,20 @@ def _eagerly(gm: fx.GraphModule, why: str, arguments: Mapping[str, Any]) -> Call
 def dynamo_backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Optional[Mapping[str, Any]] = None, mode: Optional[str] = None
 ) -> Callable[..., Any]:
-    """What ``torch.compile(model, backend="hindcast")`` calls with each graph: a backend to give to ``torch.compile``, or to call from one's own.
+    """The backend of ``torch.compile(model, backend="hindcast")``, called with each graph. Another backend may call it, too.
 
     Args:
         gm: Dynamo's graph of torch's functions; invoke_subgraph in it becomes a call.
-        example_inputs: not looked at. The first call traces, with its own tensors.
+        example_inputs: ignored. The first call traces, with its own tensors.
         options: of :func:`aot_function`, and ``partition``, ``"standard"`` or ``"min_cut"``. docs/torch-compile.md lists them.
         mode: ``"default"``.
 
     Returns:
-        What is called with the graph's inputs, sizes among them, and returns its outputs.
+        A callable that takes the graph's inputs, including sizes, and returns its outputs.
 
     Raises:
         TypeError, ValueError: for a bad option or mode. ``torch.compile`` raises its BackendCompilerFailed with the text.
-        RuntimeError: with ``fallback=False``, for a graph that no program can be made of.
+        RuntimeError: with ``fallback=False``, for a graph that cannot become a program.
     """
     _check_mode(mode)
     arguments = _arguments_of(options)

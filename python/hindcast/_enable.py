@@ -14,7 +14,7 @@ _CHOICES = {
     "collector": ("typed", "visitor"),
 }
 
-# Options that C++ knows by a number: a guard for each step is then one number for each step.
+# C++ stores options by number: creating a guard in each step then only passes a number.
 _kept: dict[tuple[Any, ...], int] = {}
 
 
@@ -61,19 +61,19 @@ class enable(_DecoratorContextManager):
             default is what the environment's ``HINDCAST_COMPILER`` names, if it is set.
         dynamic: ``"automatic"``, or ``"never"``: one capture for every combination of sizes and scalars.
         limit: captures of one structure; a backward that fits none of them is left to PyTorch's engine. Without ``back_off``, and
-            behind a hook, it runs its nodes as themselves.
-        cache_size: structures kept in the process; the least recently used goes first.
-        cache_bytes: that captures and their kernels may take; the least recently used goes first.
-        back_off: leave to PyTorch's engine what does not pay: structures that do not come back, and those of few nodes for which it is
+            after a hook, it runs its nodes as themselves.
+        cache_size: structures kept in the process; the least recently used is evicted first.
+        cache_bytes: bytes that captures and their kernels may take; the least recently used is evicted first.
+        back_off: leave to PyTorch's engine what does not pay: structures that do not recur, and those of few nodes for which it is
             faster in this process.
-        deterministic: equal inputs give equal bits, from the first backward on: everything runs through ATen. Also where
+        deterministic: equal inputs give equal bits, from the first backward on: everything runs through ATen. Also if
             ``torch.use_deterministic_algorithms`` is on.
         async_: compile kernels on a background thread; the steps until then run through ATen.
-        verify: check each new graph, and each kernel, before it serves.
+        verify: check each new graph, and each kernel, before it is used.
         nan_guard: look for infinities and NaN in every gradient, and log where they began.
         cuda_graphs: on CUDA, replay backwards as CUDA graphs: fewer launches, for device memory that they keep.
         require_cuda_graph: the same, and a hit that cannot be replayed as one CUDA graph raises ``RuntimeError``.
-        cuda_graph_bytes: device memory that CUDA graphs may keep, least recently used first out.
+        cuda_graph_bytes: device memory that CUDA graphs may keep, evicting the least recently used.
         collector: ``"typed"``, or ``"visitor"``: read nodes through LibTorch's own visitor, for comparison.
         enabled: ``False``: PyTorch's engine runs everything in this guard's scope.
 
@@ -132,7 +132,7 @@ class enable(_DecoratorContextManager):
         self._entered: list[int] = []
 
     def clone(self) -> "enable":
-        """One with the same options, for each call of a decorated function."""
+        """A guard with the same options, for each call of a decorated function."""
         other = copy.copy(self)
         other._entered = []
         return other
@@ -159,9 +159,9 @@ class enable(_DecoratorContextManager):
 
 
 class enable_process(enable):
-    """:class:`enable` for all threads of the process that have no guard of their own, those that are made later too.
+    """:class:`enable` for all threads of the process that have no guard of their own, including later ones.
 
-    A thread's own guard wins, one with ``enabled=False`` too. Of several, the newest wins that is entered and not left. It may be left on any
+    A thread's own guard wins, even one with ``enabled=False``. Of several, the newest active one wins. It may be left on any
     thread; backwards that are running finish as they began. A fork's child has the guards of its parent.
 
     Example::

@@ -1,4 +1,4 @@
-"""What a call of a compiled function is besides its tensors: two calls with equal facts may run the same program."""
+"""The facts of a call of a compiled function besides its tensors: two calls with equal facts may run the same program."""
 
 import weakref
 from collections import deque
@@ -29,7 +29,7 @@ _is_function_mode_enabled = torch._C._is_torch_function_mode_enabled
 
 
 class Untraceable(Exception):
-    """Only the function itself is right for this call. `of_function`: it is the function's nature, and users are to know."""
+    """Only the function itself is correct for this call. `of_function`: because of the function, which users should know."""
 
     def __init__(self, why: str, of_function: bool = False) -> None:
         super().__init__(why)
@@ -37,7 +37,7 @@ class Untraceable(Exception):
 
 
 class DoesNotPay(Untraceable):
-    """A call like this one could be traced, but it would not come again."""
+    """A call like this one could be traced, but would not recur."""
 
 
 if calls is not None:
@@ -49,7 +49,8 @@ def is_by_value(leaf: Any) -> bool:
 
 
 def key_of(leaf: Any) -> Any:
-    """Of what is_by_value(). Equal for leaves that a function cannot tell apart: 1, 1.0 and True are three, and so are 0.0 and -0.0."""
+    """The key of a value of is_by_value(). Equal for leaves that a function cannot distinguish: 1, 1.0 and True are distinct, and so are
+    0.0 and -0.0."""
     kind = type(leaf)
     if kind is float:
         return kind, leaf.hex()
@@ -59,7 +60,7 @@ def key_of(leaf: Any) -> Any:
 
 
 class Call:
-    """A call's arguments, taken apart."""
+    """A call's arguments, flattened."""
 
     __slots__ = ("arguments", "clears_gradients", "containers", "draws", "firsts", "generators", "key", "kind", "objects", "outer", "owner", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
 
@@ -67,20 +68,20 @@ class Call:
         """Raises Untraceable."""
         self.arguments = args, kwargs
         self.kind = 0  # by number, once it is known
-        self.generators: Callable[[], list[Any]] = list  # of random numbers, that the function sees
-        self.seen: Any = None  # hindcast._state's: the state that it found
-        self.whole_key: Any = None  # with that of the thread's modes
-        self.outer: Any = None  # the call in which this one is
-        self.owner: Any = None  # the AotFunction that is called
-        self.draws = False  # from one, while it was traced
+        self.generators: Callable[[], list[Any]] = list  # random generators that the function sees
+        self.seen: Any = None  # of hindcast._state: the state found
+        self.whole_key: Any = None  # including the thread's modes
+        self.outer: Any = None  # the enclosing call
+        self.owner: Any = None  # the AotFunction being called
+        self.draws = False  # whether it drew random numbers while it was traced
         self.clears_gradients = False
-        self.was_run = False  # in this call, traced or eagerly
-        self.result: Any = None  # of an eager call
-        self.stand_ins: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = []  # that the function was given, and for which tensor
+        self.was_run = False  # whether the function ran in this call, traced or eagerly
+        self.result: Any = None  # the result of an eager call
+        self.stand_ins: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = []  # passed to the function, each with its tensor
         self.tensors: list[torch.Tensor] = []
-        self.objects: list[Any] = []  # that count by identity, and by what can be seen of them
+        self.objects: list[Any] = []  # compared by identity and by their observable contents
         self.containers: set[int] = set()  # lists and dicts, by id
-        self.firsts: Optional[tuple[int, ...]] = None  # by tensor, where tensors are given twice: where it is first
+        self.firsts: Optional[tuple[int, ...]] = None  # per tensor, if some occur twice: the first position
         self.key: Any
         for arg in args:
             if type(arg) not in _PLAIN:
@@ -101,7 +102,7 @@ class Call:
         self._find_shared()
 
     def _find_shared(self) -> None:
-        """``f(x, x)`` sees one tensor, as in ``query is key``, and a write to it in both places."""
+        """``f(x, x)`` sees one tensor, as in ``query is key``, and a write to it at both places."""
         firsts: dict[int, int] = {}
         for place, tensor in enumerate(self.tensors):
             firsts.setdefault(id(tensor), place)
@@ -163,7 +164,7 @@ class Call:
         self.objects.append(value)
 
     def shape(self) -> Optional["Shape"]:
-        """What it is without the tensors; None: the arguments are tensors, by position."""
+        """The arguments without the tensors; None: they are tensors, by position."""
         if type(self.key) is int:
             return None
         leaves, spec = flatten(self.arguments)
@@ -171,7 +172,7 @@ class Call:
         return Shape([weakly(leaf) if type(leaf) not in _PLAIN else None for leaf in leaves], places, spec)
 
     def tensors_in(self, argnums: Sequence[int]) -> list[int]:
-        """Numbers of the tensors in these arguments by position."""
+        """Indices of the tensors in these positional arguments."""
         found: list[int] = []
         first = 0
         for number, arg in enumerate(self.arguments[0]):
@@ -183,7 +184,7 @@ class Call:
 
 
 class _Weak(weakref.ref[Any]):
-    """An object that is the caller's."""
+    """An object that belongs to the caller."""
 
 
 class Argument:
@@ -212,7 +213,7 @@ def _containers_in(arguments: Any, path: tuple[Any, ...], found: dict[int, Argum
 
 
 def containers_in(arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> dict[int, Argument]:
-    """Dicts and lists that are arguments or in them, by id."""
+    """The dicts and lists among the arguments, including nested ones, by id."""
     args, kwargs = arguments
     found: dict[int, Argument] = {}
     for number, arg in enumerate(args):
@@ -249,17 +250,17 @@ class _NotDescribed(Exception):
 
 
 class Shape(NamedTuple):
-    """Arguments or results without tensors, to be put together with others."""
+    """Arguments or results without tensors, which can be combined with others."""
 
     leaves: list[Any]
     places: list[int]
     spec: TreeSpec
-    writes: bool = False  # the function wrote to its arguments: they come behind its result
+    writes: bool = False  # the function wrote to its arguments: they follow its result
     sets: tuple["SetAttribute", ...] = ()  # attributes that each call sets
 
     def with_tensors(self, tensors: Sequence[torch.Tensor], arguments: Any = None) -> Any:
         spec = self.spec
-        # Tensors alone take no recursion.
+        # Tensors without nesting need no recursion.
         if spec.type is tuple and spec.num_nodes == 1 + len(self.places) == 1 + len(self.leaves):
             return tuple(tensors)
         made: dict[int, Any] = {}
@@ -273,7 +274,8 @@ class Shape(NamedTuple):
 
 
     def described(self) -> Any:
-        """For hindcast._C (python/csrc/result_template.h). False: more than tuples, lists and dicts of tensors and of what counts by value."""
+        """For hindcast._C (python/csrc/result_template.h). False: it contains more than tuples, lists and dicts of tensors and of values
+        compared by value."""
         if self.writes or self.sets:
             return False
         tensors, leaves = frozenset(self.places), enumerate(self.leaves)
@@ -301,7 +303,7 @@ class Shape(NamedTuple):
 
 
 def write_back(arguments: Any, after: Any) -> None:
-    """Makes containers among a call's arguments what the function has made of its own."""
+    """Updates the containers among a call's arguments from the function's own copies."""
 
     def kept(old: Any, new: Any) -> Any:
         if not isinstance(new, (dict, list, tuple)) or type(new) is not type(old) or (isinstance(new, tuple) and len(new) != len(old)):
@@ -322,7 +324,7 @@ def write_back(arguments: Any, after: Any) -> None:
 
 
 def modes_key() -> Any:
-    """Of this thread. Raises Untraceable."""
+    """The facts of this thread. Raises Untraceable."""
     if mode_reason() is not None:
         raise Untraceable("the thread is in a dispatch mode, a transform of torch.func, or a trace")
     if _top_saved_tensors_hooks(True) is not None:

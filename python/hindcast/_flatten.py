@@ -1,4 +1,4 @@
-"""Containers taken apart as PyTorch does it, except that a ``torch.Size`` is a leaf: PyTorch's own functions make a tuple of it."""
+"""Flattens containers like PyTorch, except that a ``torch.Size`` is a leaf: PyTorch's own functions convert it to a tuple."""
 
 from typing import Any
 

@@ -21,8 +21,8 @@ class Graph(NamedTuple):
 def stats() -> dict[str, Any]:
     """Counters of this process since it started or since :func:`reset`.
 
-    ``hits`` (backwards replayed from start to end), ``misses`` (of which something had to be captured), ``unique_graphs``
-    (captures), ``recompiles`` (reasons to capture a structure that was known), ``fallbacks`` (calls left to PyTorch's
+    ``hits`` (backwards replayed from start to end), ``misses`` (backwards that needed a capture), ``unique_graphs``
+    (captures), ``recompiles`` (reasons to capture a known structure again), ``fallbacks`` (calls left to PyTorch's
     engine) with ``fallbacks_by_reason``, ``opaque_nodes`` (nodes called as themselves, by name) with ``opaque_reasons``,
     ``misses_by_reason``, ``eager_graphs`` (graphs of ``torch.compile`` that run eagerly, by reason), and the other fields of hindcast's C++ ``Stats``.
     """
@@ -43,7 +43,7 @@ def stats() -> dict[str, Any]:
 
 
 def report() -> str:
-    """The counters as text for people, with the reasons of recent misses."""
+    """The counters as readable text, with the reasons of recent misses."""
     count_unseen()
     return str(call("report"))
 
@@ -54,7 +54,7 @@ def graphs() -> list[Graph]:
 
 
 def reset() -> None:
-    """Forgets every captured graph and what threads leave to PyTorch's engine, and zeroes the counters. Backwards that are running finish
+    """Forgets every captured graph and what threads leave to PyTorch's engine, and zeroes the counters. Running backwards finish
     undisturbed."""
     process_state.resets += 1
     thread_state.take_uncounted()
@@ -62,21 +62,21 @@ def reset() -> None:
 
 
 def wait() -> None:
-    """Returns when every graph that waits for its kernels has them, or has failed to get them."""
+    """Waits until all pending kernels are compiled, or have failed."""
     call("wait")
 
 
 def trim() -> int:
-    """Returns memory kept for large results of later steps to PyTorch's allocator; its size in bytes."""
+    """Returns memory kept for large results of later steps to PyTorch's allocator. Returns its size in bytes."""
     return int(call("trim"))
 
 
 def set_logs(spec: str = "", out: Optional[Union[str, os.PathLike[str]]] = None) -> None:
-    """Says from now on what is logged, as ``HINDCAST_LOGS=spec`` would: ``set_logs("+recompiles,perf")``.
+    """Sets what is logged from now on, like ``HINDCAST_LOGS=spec``: ``set_logs("+recompiles,perf")``.
 
     Args:
         spec: names separated by commas, each with ``+`` for debug, ``-`` for errors only, or neither.
-        out: a file to append to; stderr without.
+        out: a file to append to; stderr by default.
 
     Raises:
         ValueError: for an unknown name or a file that cannot be opened; nothing is changed then.

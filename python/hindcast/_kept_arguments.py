@@ -1,6 +1,6 @@
-"""What a function keeps of its arguments: ``layer.weight = w``, ``history.append(x)``.
+"""Arguments that a function keeps: ``layer.weight = w``, ``history.append(x)``.
 
-A traced call gives the function stand-ins. When the call is done, the function's objects must hold the caller's tensors instead.
+A traced call passes stand-ins to the function. When the call is done, the function's objects must hold the caller's tensors instead.
 
 - Attributes of modules: calls that run a program set them, too. A call is compared by the whole ``__dict__`` of a module (hindcast._walk), so a
   function that reads an attribute that an earlier call has set is traced for each value of it.
@@ -23,7 +23,7 @@ _MOST_IN_A_CONTAINER = 10000
 
 
 def mark_as(given: torch.Tensor, stand_in: Any) -> None:
-    """For isinstance() of Parameter and Buffer, which ask for these attributes."""
+    """For isinstance() with Parameter and Buffer, which checks these attributes."""
     if isinstance(given, torch.nn.Parameter):
         stand_in._is_param = True
     elif isinstance(given, torch.nn.Buffer):
@@ -39,13 +39,13 @@ def _dicts_of(module: torch.nn.Module) -> Iterator[tuple[Optional[str], dict[str
 
 
 def _is_set_by_code(module: torch.nn.Module, name: str) -> bool:
-    """By the __set__ of a descriptor."""
+    """Whether a descriptor's __set__ assigns it."""
     return any(hasattr(vars(base).get(name), "__set__") for base in type(module).__mro__)
 
 
 class SetAttribute(NamedTuple):
     module: weakref.ref[torch.nn.Module]
-    which: Optional[str]  # of its dicts; None: its own
+    which: Optional[str]  # one of its dicts; None: its own
     name: str
     argument: int  # its number among the tensors of the call
 
@@ -80,7 +80,7 @@ _REPLACED = frozenset((list, deque, dict))  # containers in which stand-ins are 
 
 
 def _replace_values(container: Any, by_id: dict[int, torch.Tensor], places: Optional[Iterable[Any]] = None) -> None:
-    """`places`: of a dict, the names that count; all of them without it."""
+    """`places`: the relevant names of a dict; default: all."""
     if places is None:
         kind = type(container)
         if kind not in _REPLACED or len(container) > _MOST_IN_A_CONTAINER:
@@ -103,7 +103,7 @@ def _replace_in_function(function: types.FunctionType, by_id: dict[int, torch.Te
     for cell in function.__closure__ or ():
         try:
             value = cell.cell_contents
-        except ValueError:  # it is empty
+        except ValueError:  # an empty cell
             continue
         if id(value) in by_id:
             cell.cell_contents = by_id[id(value)]
@@ -112,7 +112,7 @@ def _replace_in_function(function: types.FunctionType, by_id: dict[int, torch.Te
 
 
 def replace_stand_ins(objects: Iterable[Any], stand_ins: Iterable[tuple[weakref.ref[torch.Tensor], torch.Tensor]]) -> None:
-    """In what `objects` hold. `stand_ins`: each with the caller's tensor."""
+    """Replaces stand-ins in the objects. `stand_ins`: each with the caller's tensor."""
     alive = [(stand_in(), given) for stand_in, given in stand_ins]
     by_id = {id(stand_in): given for stand_in, given in alive if stand_in is not None}
     if not by_id:

@@ -1,4 +1,4 @@
-"""Loads libhindcast_python.so, which lies beside this file, and gives access to its operators."""
+"""Loads libhindcast_python.so, which is in this folder, and gives access to its operators."""
 
 import atexit
 import os
@@ -32,7 +32,7 @@ ops: Any = _load()
 
 
 def _load_calls() -> Optional[Any]:
-    """hindcast._C, which lies in the same library: calls that enter C++ once. Without it, the package calls operators."""
+    """hindcast._C, in the same library: calls that enter C++ only once. Without it, the package calls operators."""
     if os.environ.get("HINDCAST_PYTHON_CALLS") == "operators" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return None
     loader = ExtensionFileLoader("hindcast._C", str(LIBRARY))
@@ -41,7 +41,7 @@ def _load_calls() -> Optional[Any]:
     try:
         module = module_from_spec(spec)
         loader.exec_module(module)
-    except (ImportError, RuntimeError):  # another interpreter of this process; a torch that is built otherwise
+    except (ImportError, RuntimeError):  # another interpreter of this process; another build of torch
         return None
     return module
 
@@ -54,10 +54,10 @@ _operators: dict[str, Any] = {}
 
 
 def call(name: str, *arguments: Any) -> Any:
-    """Calls an operator that has nothing to do with tensors, past the modes that this thread may be in."""
+    """Calls an operator unrelated to tensors, bypassing the modes of this thread."""
     operator = _operators.get(name)
     if operator is None:
-        # Without the checks of torch.ops' Python half, which cost more than most of these operators do.
+        # Bypasses the checks of torch.ops' Python half, which cost more than most of these operators.
         operator = _operators[name] = getattr(ops, name).default._op
     if not any(depth() for depth in _depths_of_modes):
         return operator(*arguments)
@@ -65,5 +65,5 @@ def call(name: str, *arguments: Any) -> Any:
         return operator(*arguments)
 
 
-# Before Python takes its modules apart, operators among them that a program has defined: graphs that wait for their kernels have them.
+# Pending kernels must be finished before Python destroys its modules, including operators that the program has defined.
 atexit.register(call, "stop_background")

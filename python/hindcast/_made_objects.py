@@ -1,4 +1,4 @@
-"""Objects that a function makes and returns, such as the cache of a language model: each call makes its own."""
+"""Objects that a function creates and returns, such as the cache of a language model: each call creates its own."""
 
 import copy
 import gc
@@ -21,12 +21,12 @@ class _Plain:
 
 
 def _is_plain(value: Any) -> bool:
-    """Its class and its attributes are all its state, and no weak reference or finalizer observes it."""
+    """Whether its state is only its class and its attributes, and no weak reference or finalizer observes it."""
     kind = type(value)
     return (
         kind.__new__ is object.__new__
         and kind.__basicsize__ == _Plain.__basicsize__
-        and kind.__weakrefoffset__ != 0  # a class with one slot is as large
+        and kind.__weakrefoffset__ != 0  # a class with one slot has the same size
         and kind.__flags__ & _IS_OF_PYTHON != 0
         and not hasattr(kind, "__del__")
         and not issubclass(kind, (type, torch.nn.Module))
@@ -35,10 +35,10 @@ def _is_plain(value: Any) -> bool:
 
 
 class Copied:
-    """A set or a deque that the function made: each call gets one of its own."""
+    """A set or a deque created by the function: each call gets its own."""
 
     def __init__(self, value: Any) -> None:
-        self.value = weakref.ref(value)  # still alive after the call: not the function's own
+        self.value = weakref.ref(value)  # still alive after the call: not created by the function
         self._made = copy.copy(value)
 
     def of_call(self) -> Any:
@@ -49,7 +49,7 @@ class Copied:
 
 
 class MadeObject:
-    """One without its tensors, to be made again of others."""
+    """An object without its tensors, to be created again with others."""
 
     def __init__(self, value: Any, number: int) -> None:
         self._kind = type(value)
@@ -60,7 +60,7 @@ class MadeObject:
         self.spec: TreeSpec
 
     def made_of(self, tensors: Sequence[torch.Tensor], found: Callable[[Any], Any], made: dict[int, Any]) -> Any:
-        """`found`: what a leaf is in this call. `made`: by id, so that each is made once."""
+        """`found`: a leaf's value in this call. `made`: by id, so that each is created once."""
         if id(self) in made:
             return made[id(self)]
         value = made[id(self)] = object.__new__(self._kind)
@@ -71,7 +71,7 @@ class MadeObject:
         return value
 
     def text(self, text_of: Callable[[Any], str]) -> str:
-        """Not of the objects in it, which may lead back here."""
+        """Does not include objects in it, which may refer back to this one."""
         leaves = [_text(leaf, text_of) for leaf in self.leaves]
         return f"object {self.number}: {self._kind.__module__}.{self._kind.__qualname__} {self.spec} {leaves} {self.places}"
 
@@ -83,7 +83,7 @@ def _text(leaf: Any, text_of: Callable[[Any], str]) -> str:
 
 
 class TakenApart:
-    """What a function returned: `leaves` of `spec` without `tensors`, which are at `places` and in objects that the function made."""
+    """The result of a function: `leaves` of `spec` without `tensors`, which are at `places` and in objects that the function created."""
 
     def __init__(self, result: Any, is_argument: Callable[[Any], bool]) -> None:
         self._is_argument = is_argument
@@ -109,14 +109,14 @@ class TakenApart:
                 self._waiting.append(leaf)
 
     def take_tensors(self, kept: Callable[[Any], Any]) -> None:
-        """Called once the result is released. A plain object that is still alive was not made for the call, and is returned as the same object.
-        `kept`: how any other leaf is kept."""
+        """Called once the result is released. A plain object that is still alive was not created by the call, and is returned as the same
+        object. `kept`: how any other leaf is kept."""
         if any(made.value() is not None for made in self._made.values()):
             gc.collect()
         self.places = [place for place, _ in self._take_tensors(self.leaves, kept, set())]
 
     def text(self, text_of: Callable[[Any], str]) -> str:
-        """Equal for results that differ in their tensors alone."""
+        """Equal for results that differ only in their tensors."""
         leaves = [_text(leaf, text_of) for leaf in self.leaves]
         return ascii((self.spec, leaves, [made.text(text_of) for made in self._made.values() if made.value() is None]))
 

@@ -1,7 +1,7 @@
-"""``x.new_tensor(data)`` and ``x.new(data)`` where ``x`` is a stand-in.
+"""``x.new_tensor(data)`` and ``x.new(data)`` if ``x`` is a stand-in.
 
-PyTorch finds the device of what they make by the dispatch key of ``x``, and raises for a stand-in's, which it does not know. While a function is
-traced, ``torch.tensor`` makes it, on the device of ``x``.
+PyTorch derives the result's device from the dispatch key of ``x``, and raises for a stand-in's, which it does not know. While a function is
+traced, ``torch.tensor`` creates it instead, on the device of ``x``.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ _SIZES = (int, torch.SymInt, torch.Size)
 _STORAGES = (torch.storage.UntypedStorage, torch.storage.TypedStorage)
 _lock = threading.Lock()
 _traces = 0
-_replaced: dict[str, Any] = {}  # of torch.Tensor's own attributes
+_replaced: dict[str, Any] = {}  # attributes of torch.Tensor
 
 
 def _is_stand_in(value: Any) -> bool:
@@ -68,7 +68,7 @@ def _restore() -> None:
 
 @contextlib.contextmanager
 def known_of_stand_ins() -> Iterator[None]:
-    """For all threads; tensors that are no stand-ins do what they did."""
+    """Affects all threads; tensors other than stand-ins behave as before."""
     global _traces
     with _lock:
         _traces += 1

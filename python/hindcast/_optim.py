@@ -16,13 +16,13 @@ from ._library import calls, ops
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _NUMBERS = frozenset((bool, int, float))
-_LEFT = 63  # steps that are the optimizer's behind one in which it had to make all updates
+_LEFT = 63  # steps left to the optimizer after one in which it did all updates
 _FOLDER = os.path.dirname(optimizers.__file__)
 _is_function_mode_enabled = torch._C._is_torch_function_mode_enabled
 _is_compiling = torch.compiler.is_compiling
 _clip = ops.optim_clip.default._op
 
-# In the words of torch.nn.utils.clip_grad_norm_.
+# The text of torch.nn.utils.clip_grad_norm_.
 _NON_FINITE = (
     "The total norm of order {} for gradients from `parameters` is non-finite, so it cannot be clipped. To disable this error and scale the "
     "gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
@@ -34,7 +34,7 @@ Closure = Callable[[], Any]
 
 @dataclass(frozen=True)
 class ClipGradNorm:
-    """As the arguments of ``torch.nn.utils.clip_grad_norm_``."""
+    """The arguments of ``torch.nn.utils.clip_grad_norm_``."""
 
     max_norm: float
     norm_type: float = 2.0
@@ -45,7 +45,7 @@ class ClipGradNorm:
             object.__setattr__(self, name, float(getattr(self, name)))
 
 
-# ---- what is known of each class
+# ---- properties of each class
 
 
 class _Class(NamedTuple):
@@ -94,7 +94,7 @@ _RMSPROP = _Class(
 )
 _ADAGRAD = _Class(ops.optim_adagrad.default._op, _adagrad_settings, {"sum": _always, "step": _always})
 
-# Not of classes that are derived from them.
+# Subclasses are not included.
 _CLASSES: dict[type, _Class] = {
     torch.optim.SGD: _SGD,
     torch.optim.Adam: _ADAM,
@@ -149,12 +149,12 @@ def _with_gradient(parameters: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 class CompiledStep:
-    """What :func:`compiled_step` gives. Not for several threads at a time, as the optimizer itself is not.
+    """The result of :func:`compiled_step`. Like the optimizer itself, not thread-safe.
 
     Attributes:
         compiled: updates of a parameter so far by kernels.
-        original: the same by the optimizer's own code. Behind a step in which that made all of them, and no ``ClipGradNorm``, it makes the
-            next 63 in any case, which count as that one did.
+        original: the same by the optimizer's own code. After a step in which it did all of them, without a ``ClipGradNorm``, it also does
+            the next 63, which count like that one.
         why_original: the last one's reason, or an empty string.
         grad_norm: of all gradients, before the last step clipped them: a tensor of one number. ``None`` without a ``ClipGradNorm``.
     """
@@ -167,7 +167,7 @@ class CompiledStep:
         self.grad_norm: Optional[torch.Tensor] = None
         self._how = clip
         self._factor: Optional[torch.Tensor] = None  # of the gradients, in this step
-        self._left, self._left_updates = 0, 0  # steps to come that are the optimizer's: kernels gain nothing; updates in each
+        self._left, self._left_updates = 0, 0  # coming steps left to the optimizer, since kernels gain nothing; updates per step
         known = weakref.ref(self)  # else a cycle would keep the optimizer until the garbage collector runs
 
         def step(optimizer: Optimizer, closure: Optional[Closure] = None) -> Any:
@@ -178,12 +178,12 @@ class CompiledStep:
         self._hooked = Optimizer.profile_hook_step(step)
         self.may_enter_c = calls is not None and (clip is None or not (clip.norm_type == 0 or clip.error_if_nonfinite))
         self.clip_in_c = None if clip is None else (clip.max_norm, clip.norm_type)
-        # Whether the optimizer looks if its step is recorded as a graph, as some do where there is an accelerator. None: that is found out at the
-        # first step, since to ask begins to use the accelerator.
+        # Whether the optimizer checks if its step is recorded as a graph, as some do if there is an accelerator. None: unknown until the
+        # first step, since the query initializes the accelerator.
         self._is_checked: Optional[bool] = None if _CLASSES.get(type(optimizer)) in (_ADAM, _RMSPROP) else False
 
     def __call__(self, closure: Optional[Closure] = None) -> Any:
-        """Does what ``clip_grad_norm_()`` and then ``optimizer.step(closure)`` do, with the same state, to rounding."""
+        """Does the same as ``clip_grad_norm_()`` and then ``optimizer.step(closure)``, with the same state, up to rounding."""
         if self._left != 0 and self._how is None:
             self._left -= 1
             self.original += self._left_updates
@@ -206,7 +206,7 @@ class CompiledStep:
         return calls.step(self, self.optimizer, self.clip_in_c, self._is_checked)  # type: ignore[no-any-return, union-attr]
 
     def _step_compiled(self, closure: Optional[Closure]) -> Any:
-        self.optimizer._opt_called = True  # type: ignore[attr-defined]  # what a scheduler of learning rates looks for
+        self.optimizer._opt_called = True  # type: ignore[attr-defined]  # read by learning-rate schedulers
         try:
             if closure is not None:
                 return self._hooked(self.optimizer, closure)
@@ -219,7 +219,7 @@ class CompiledStep:
         raise TypeError("a CompiledStep is of one optimizer: a copy of both takes a compiled_step() of its own")
 
     def with_scaler(self, scaler: "torch.amp.GradScaler") -> Any:
-        """Does what ``scaler.step(optimizer)`` does, and clips once the gradients are unscaled."""
+        """Does the same as ``scaler.step(optimizer)``, and clips once the gradients are unscaled."""
         attributes = self.optimizer.__dict__
         names = ("step", "_step_supports_amp_scaling")
         former = {name: attributes[name] for name in names if name in attributes}
@@ -237,14 +237,14 @@ class CompiledStep:
             give_back()
             return self()
 
-        # The scaler calls the optimizer's step(), to which it would leave a fused optimizer's unscaling.
+        # The scaler calls the optimizer's step(), to which it would leave the unscaling for a fused optimizer.
         attributes.update(zip(names, (step, False)))
         try:
             result = scaler.step(self.optimizer)
         finally:
             give_back()
         if is_skipped and self._how is not None and self._how.error_if_nonfinite:
-            self._clip()  # raises, as it does between unscale_() and step()
+            self._clip()  # raises, like clipping between unscale_() and step()
         return result
 
     def _why_not(self) -> Optional[str]:
@@ -255,7 +255,7 @@ class CompiledStep:
             return "the step() of its class was replaced"
         own = optimizer.__dict__
         own_step = own.get("step")
-        # A scheduler of learning rates wraps it.
+        # A learning-rate scheduler wraps it.
         if own_step is not None and getattr(own_step, "__wrapped__", None) is not type(optimizer).step:
             return "the optimizer's step() was replaced"
         if own.get("grad_scale") is not None or own.get("found_inf") is not None:
@@ -276,7 +276,7 @@ class CompiledStep:
                 loss = closure()
             self._clip()
         had_gradients = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)  # what torch.no_grad() does, in a tenth of its time
+        torch._C._set_grad_enabled(False)  # the same as torch.no_grad(), in a tenth of its time
         try:
             for group in optimizer.param_groups:
                 self._update(of_class, group)
@@ -322,7 +322,7 @@ class CompiledStep:
             torch._C._set_grad_enabled(had_gradients)
 
     def _state(self, of_class: _Class, group: Group) -> tuple[list[torch.Tensor], list[Any]]:
-        """Parameters, all that have a gradient among them, and lists of their state. The optimizer makes what is missing."""
+        """Parameters, including all that have a gradient, and lists of their state. The optimizer creates missing state."""
         names = of_class.state
         wanted = [name for name in names if names[name](group)]
         if not wanted:
@@ -335,7 +335,7 @@ class CompiledStep:
                 if not any(tensor is None for tensor in lists[0]):
                     return group["params"], lists
             except KeyError:
-                pass  # of a parameter without a gradient, unless the optimizer raises it too
+                pass  # state of a parameter without a gradient; otherwise the optimizer raises it too
         parameters: list[torch.Tensor] = []
         lists = [[] for _ in names]
         self.optimizer._init_group(group, parameters, [], *lists)  # type: ignore[attr-defined]
@@ -352,7 +352,7 @@ class CompiledStep:
         if how is None:
             return
         parameters = self._all_parameters()
-        # The norm of order 0 counts gradients that are not zero.
+        # The norm of order 0 counts nonzero gradients.
         if how.norm_type != 0 and _PLAIN.issuperset(map(type, parameters)):
             with torch.no_grad(), torch._C.DisableTorchFunction():
                 clipped = _clip(parameters, how.max_norm, how.norm_type)

@@ -1,4 +1,4 @@
-"""Programs of compiled functions, to look at."""
+"""Programs of compiled functions, for inspection."""
 
 import ast
 import os
@@ -19,7 +19,7 @@ class Node(NamedTuple):
     args: tuple[Any, ...]
     """In the order of the op's schema: numbers, lists and such, and names of values as ``"%name"``; other constants as texts."""
     names: tuple[str, ...]
-    """Of the values that it makes."""
+    """The names of the results."""
     dtypes: tuple[Optional[torch.dtype], ...]
     shapes: tuple[tuple[Union[int, str], ...], ...]
     """A size that may change is a text, such as ``"s0"``."""
@@ -65,7 +65,7 @@ def _value(text: str) -> Any:
 
 
 class Program:
-    """A program over tensors: what a function's joint, forward or backward was recorded as."""
+    """A program over tensors: the recorded joint, forward or backward of a function."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -73,7 +73,7 @@ class Program:
 
     @property
     def code(self) -> str:
-        """The program as text, in the words of PyTorch's logs."""
+        """The program as text, in the format of PyTorch's logs."""
         return str(call("graph_text", self._number))
 
     @property
@@ -96,11 +96,11 @@ class Program:
         ]
 
     def run(self, inputs: Sequence[Optional[torch.Tensor]]) -> list[Optional[torch.Tensor]]:
-        """Runs it through ATen, op by op, with the sizes that it was recorded with."""
+        """Runs it through ATen, op by op, with the recorded sizes."""
         return list(call("graph_run", self._number, list(inputs)))
 
     def draw(self, path: Union[str, os.PathLike[str]]) -> None:
-        """Writes an SVG; Graphviz' ``dot`` makes it."""
+        """Writes an SVG, using Graphviz' ``dot``."""
         call("graph_svg", self._number, os.fspath(path))
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ class Programs(NamedTuple):
     """Forward and backward, before the partition."""
     forward: Program
     backward: Optional[Program]
-    """``None`` where nothing needs a gradient."""
+    """``None`` if nothing needs a gradient."""
     explanation: str
     """What is saved for the backward, and why."""
 

@@ -1,4 +1,4 @@
-"""Generators of random numbers that no program draws from: Python's and NumPy's."""
+"""Random generators that programs do not draw from: Python's and NumPy's."""
 
 import pickle
 import random
@@ -15,7 +15,7 @@ def is_generator(value: Any) -> bool:
 
 
 def _of_all() -> list[Any]:
-    """Behind the functions of the modules ``random`` and ``numpy.random``."""
+    """The generators behind the modules ``random`` and ``numpy.random``."""
     numpys = getattr(sys.modules.get("numpy.random.mtrand"), "_rand", None)
     ours = random._inst
     return [ours] if numpys is None else [ours, numpys]
@@ -29,5 +29,5 @@ def _state_of(generator: Any) -> Any:
 
 
 def random_states(generators: Iterable[Any]) -> list[Any]:
-    """Of these and those of all: equal as long as nobody draws."""
+    """The states of these and of the global generators: equal as long as nobody draws."""
     return [_state_of(each) for each in (*_of_all(), *generators)]

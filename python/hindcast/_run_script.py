@@ -1,4 +1,4 @@
-"""Runs a script or a module as Python does, with hindcast on all of its threads, and prints the report at the end."""
+"""Runs a script or a module like Python, with hindcast on all of its threads, and prints the report at the end."""
 
 import argparse
 import atexit
@@ -20,7 +20,7 @@ stderr. HINDCAST_DISABLE=1 in the environment leaves everything to PyTorch's eng
 
 
 class Report:
-    """Written when the process ends, and by children that ran backwards: each says what was counted in its own process."""
+    """Written when the process ends, and by children that ran backwards: each covers its own process."""
 
     def __init__(self, path: Optional[str], is_child: bool = False) -> None:
         self._path = path
@@ -79,7 +79,7 @@ def _options(parsed: argparse.Namespace) -> dict[str, Any]:
 
 
 def _new_main() -> ModuleType:
-    """The module that the script's names go to, and that pickle and multiprocessing find."""
+    """The module for the script's names, which pickle and multiprocessing look up."""
     interpreters, module = sys.modules["__main__"], ModuleType("__main__")
     vars(module)["__builtins__"] = __builtins__
     if "__annotations__" in vars(interpreters):  # until Python 3.13
@@ -93,7 +93,7 @@ def _run_file(path: str) -> None:
     with io.open_code(path) as file:
         code = compile(file.read(), path, "exec")
     if not getattr(sys.flags, "safe_path", False):
-        sys.path[0] = os.path.dirname(os.path.realpath(path))  # where `python -m` had put the working directory
+        sys.path[0] = os.path.dirname(os.path.realpath(path))  # replaces the working directory, which `python -m` had put there
     module = _new_main()
     vars(module).update(__file__=path, __loader__=SourceFileLoader("__main__", path), __cached__=None)
     exec(code, vars(module))
@@ -109,7 +109,7 @@ def _run(program: list[str], is_module: bool) -> None:
 
 
 def _hide_runner() -> None:
-    """Tracebacks of uncaught exceptions begin in the script."""
+    """Makes tracebacks of uncaught exceptions begin in the script."""
     former = sys.excepthook
     own = (main.__code__, _run.__code__, _run_file.__code__)
 

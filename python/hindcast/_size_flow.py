@@ -1,4 +1,4 @@
-"""Where a size goes that a function reads: whether a symbol of PyTorch's (``torch.SymInt``) can stand for it, and nobody notices.
+"""Where a size that a function reads goes: whether a symbol of PyTorch's (``torch.SymInt``) can replace it unnoticed.
 
 A symbol is no int: ``isinstance(n, int)``, ``hash(n)``, f-strings and numpy see the difference. So code gets symbols only where its bytecode
 says that they go nowhere but into arithmetic with each other and with constants, comparisons that a branch takes at once, bounds of slices,
@@ -21,14 +21,14 @@ from torch.utils._device import DeviceContext
 METHODS_WITH_SYMBOLS = frozenset(("broadcast_to", "expand", "narrow", "new_empty", "new_ones", "new_zeros", "repeat", "reshape", "tile", "view"))
 FUNCTIONS_WITH_SYMBOLS = frozenset(("arange", "broadcast_to", "empty", "narrow", "ones", "rand", "randn", "reshape", "tile", "zeros"))
 FUNCTIONS_WITH_SYMBOLS |= frozenset(("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"))
-# In Python, and right with symbols: what they do was read.
+# Python functions that are correct with symbols: their code was reviewed.
 _TRUSTED = tuple(
     vars(torch.nn.functional)[name] for name in ("_verify_batch_size", "_list_with_default") if name in vars(torch.nn.functional)
 )
 _READS = frozenset(("numel", "shape", "size"))
-# By C++ that knows symbols.
+# Instructions implemented by C++ code that supports symbols.
 _INDEXING = frozenset(("BINARY_SUBSCR", "STORE_SUBSCR", "BINARY_SLICE", "STORE_SLICE"))
-# With these, code looks at variables of its own or of its callers by other ways than by their names.
+# With these, code reads variables of its own or of its callers other than by name.
 _LOOKS_AT_VARIABLES = frozenset(("_getframe", "breakpoint", "currentframe", "dir", "eval", "exec", "locals", "stack", "vars"))
 _JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
 _GOES_ON_THERE = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_ABSOLUTE")
@@ -46,7 +46,7 @@ class _Int(NamedTuple):
     """An int, or a symbol for one."""
 
     may_be_symbol: bool
-    least: Optional[int]  # 0 or 1: it is never smaller; None: nobody knows
+    least: Optional[int]  # 0 or 1: a lower bound; None: unknown
 
 
 class _Constant(NamedTuple):
@@ -54,10 +54,10 @@ class _Constant(NamedTuple):
 
 
 class _List(NamedTuple):
-    """A list, tuple or torch.Size; `items` None: of ints, nobody knows how many."""
+    """A list, tuple or torch.Size; `items` None: of ints, of unknown length."""
 
     items: Optional[tuple[Any, ...]]
-    may_have_symbols: bool = True  # where there are no items
+    may_have_symbols: bool = True  # if there are no items
     is_mutable: bool = False
 
 
@@ -74,13 +74,13 @@ class _Named(NamedTuple):
 
 
 class _Object(NamedTuple):
-    """Of which it is known where the code finds it: a variable's name, and attributes. An empty name: a global one comes next."""
+    """An object known only by its path: a variable's name, and attributes. An empty name: a global one follows."""
 
     path: tuple[str, ...]
 
 
 class _Variable(NamedTuple):
-    """What a variable held when the instruction at a place put it on the stack."""
+    """The value of a variable when the instruction at a place put it on the stack."""
 
     name: str
     place: int
@@ -88,10 +88,10 @@ class _Variable(NamedTuple):
 
 _Value = Union[str, _Int, _Constant, _List, _Slice, _Named, _Object, _Variable]
 _OTHER, _TENSOR, _TORCH, _NULL, _TRUSTED_ONE = "other", "tensor", "torch", "null", "trusted"
-_TRUTH = "truth"  # of a comparison
+_TRUTH = "truth"  # the result of a comparison
 _PERHAPS = "perhaps a symbol"
 _SIZE = _Int(may_be_symbol=True, least=0)
-# What other instructions read of a tensor. Where these are symbols, they are followed from there.
+# Sizes that other instructions read of a tensor. If these are symbols, they are followed from there.
 _ANOTHER, _OTHERS = _Int(may_be_symbol=False, least=0), _List(None, may_have_symbols=False)
 
 
@@ -132,7 +132,7 @@ def _joined(a: _Value, b: _Value) -> _Value:
 
 
 def _may_be_argument(value: _Value) -> bool:
-    """Of a function of PyTorch's that takes sizes."""
+    """Whether it may be an argument of a function of PyTorch's that takes sizes."""
     return value != _TRUTH and not isinstance(value, _Slice)
 
 
@@ -147,7 +147,7 @@ class _Read(NamedTuple):
 
 
 Variables = tuple[tuple[str, _Value], ...]
-Resolve = Callable[[tuple[str, ...]], _Value]  # what lies at the path of an _Object
+Resolve = Callable[[tuple[str, ...]], _Value]  # the value at the path of an _Object
 
 
 def _nothing_is_known(_: tuple[str, ...]) -> _Value:
@@ -156,12 +156,12 @@ def _nothing_is_known(_: tuple[str, ...]) -> _Value:
 
 
 class _Prepared(NamedTuple):
-    """Of a code, what does not depend on values."""
+    """The parts of a code's analysis that do not depend on values."""
 
     instructions: list[dis.Instruction]
     places: dict[int, int]  # by offset
     handlers: list[list[Any]]  # of exceptions, by place
-    loads: dict[str, list[int]]  # places, by the variable that is read there
+    loads: dict[str, list[int]]  # places, by the variable that they read
     methods: list[Optional[str]]  # of _Flow, by place
 
 
@@ -185,7 +185,7 @@ def _prepared(code: types.CodeType) -> _Prepared:
 
 
 class _Flow:
-    """Follows all values from one place of the code on, until nothing new is found. Variables are what they may be from there on."""
+    """Follows all values from one place of the code on, until nothing new is found. Variables have their possible values from there on."""
 
     def __init__(self, code: types.CodeType, place: int, stack: Stack, variables: Variables, resolve: Resolve, read: Optional[_Read]) -> None:
         self._code = code
@@ -208,7 +208,7 @@ class _Flow:
             self._enter_handlers(place)
             for following, stack in self._step(place, self._stacks[place]):
                 self._reach(following, stack)
-        self._resolve = _nothing_is_known  # this may be kept, and must not keep what variables hold
+        self._resolve = _nothing_is_known  # this may be cached, and must not keep the variables' values alive
 
     def stack_at(self, place: int, variables: Variables) -> Stack:
         """`variables`: as they are at `place`."""
@@ -257,14 +257,14 @@ class _Flow:
         return dis.stack_effect(instruction.opcode, instruction.arg if instruction.opcode >= dis.HAVE_ARGUMENT else None, jump=jump)
 
     def _check(self, instruction: dis.Instruction, effect: int) -> None:
-        """Python counts as we do. 3.11 has two instructions for a call, and counts the arguments for the first."""
+        """Checks that Python counts as we do. 3.11 has two instructions for a call, and counts the arguments for the first."""
         if sys.version_info < (3, 12) and instruction.opname in ("PRECALL", "CALL"):
             return
         if effect != self._effect(instruction, jump=False):
             raise _Noticed(instruction.opname)
 
     def _unknown(self, instruction: dis.Instruction, stack: Stack, jump: bool) -> Stack:
-        """An instruction that no symbol may meet."""
+        """An instruction that symbols must not reach."""
         if any(map(_has_symbol, stack)):
             raise _Noticed(instruction.opname)
         depth = len(stack) + self._effect(instruction, jump)
@@ -309,7 +309,7 @@ class _Flow:
         if self._read is None:
             return stack[:-1]
         made = stack[-1]
-        if isinstance(made, _List) and made.is_mutable:  # nobody knows what is in it later
+        if isinstance(made, _List) and made.is_mutable:  # its contents may change later
             made = _PERHAPS if _has_symbol(made) else _OTHER
         value = _joined(self._variables.get(name, made), made)
         if value != self._variables.get(name):
@@ -329,7 +329,7 @@ class _Flow:
     def _store_fast(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
         return self._store(instruction.argval, stack)
 
-    # Of Python 3.13, two in one.
+    # From Python 3.13, two in one.
     def _load_fast_load_fast(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
         return self._load(instruction.argval[1], self._load(instruction.argval[0], stack))
 
@@ -403,7 +403,7 @@ class _Flow:
         return (*before[:-3], self._result(instruction, before[-3:-1], before[-1:], 0))
 
     def _keywords(self, instruction: dis.Instruction) -> int:
-        """How many arguments are given by name. 3.11 and 3.12 have their names in an instruction before the call."""
+        """How many arguments are passed by name. In 3.11 and 3.12 an instruction before the call has their names."""
         place = self._places[instruction.offset] - 1
         while place >= 0 and self._instructions[place].opname == "PRECALL":
             place -= 1
@@ -430,7 +430,7 @@ class _Flow:
         return _OTHER
 
     def _size(self, function: Optional[_Named], arguments: Stack) -> _Value:
-        """Of the call that reads."""
+        """The result of the call that reads."""
         sizes = self._sizes()
         if function is None or function.name not in _READS or any(map(_has_symbol, arguments)):
             raise _Noticed("a call")
@@ -513,7 +513,7 @@ class _Flow:
 
     @staticmethod
     def _is_slicing(index: _Value) -> bool:
-        """With symbols in slices alone: an object that is no tensor takes them as numbers."""
+        """Whether symbols are only in slices: an object other than a tensor takes them as numbers."""
         parts = [index] if isinstance(index, _Slice) else _items_of(index) or [index]
         return all(isinstance(each, _Slice) or not _has_symbol(each) for each in parts)
 
@@ -581,7 +581,7 @@ class _Flow:
             return (*stack[:-2], _OTHER)
         if _int_of(left) and _int_of(right):
             return (*stack[:-2], _TRUTH)
-        items, more = _items_of(left), _items_of(right)  # of lists Python compares item by item, and asks each for its truth
+        items, more = _items_of(left), _items_of(right)  # Python compares lists item by item, and takes the truth value of each
         lists = [items is None or all(map(_int_of, items)), more is None or all(map(_int_of, more))]
         are_lists = isinstance(left, (_List, _Constant)) and isinstance(right, (_List, _Constant))
         return (*stack[:-2], _OTHER) if are_lists and all(lists) and (items is not None or more is not None) else None
@@ -615,13 +615,13 @@ def _can_be_followed(code: types.CodeType) -> bool:
 
 
 class _Code(NamedTuple):
-    variables: frozenset[str]  # that are no other function's, too
+    variables: frozenset[str]  # not shared with other functions
     stored: frozenset[str]
     attributes: frozenset[str]  # that it stores
 
 
 def _stored_by(instruction: dis.Instruction) -> tuple[str, ...]:
-    """Variables."""
+    """The variables that it stores."""
     name = instruction.opname
     if not name.startswith(("STORE_FAST", "DELETE_FAST")) and "AND_CLEAR" not in name:
         return ()
@@ -648,7 +648,7 @@ def _kind_of(value: Any) -> _Value:
     if type(value) is int:
         return _Int(False, _least(value))
     if type(value) is torch.SymInt:
-        return _Int(False, None)  # another read's, which has been followed
+        return _Int(False, None)  # from another read, which has been followed
     if type(value) in (torch.Tensor, torch.nn.Parameter):
         return _TENSOR
     if type(value) in (tuple, torch.Size) and len(value) <= _MOST_ITEMS and all(map(_is_int, value)):
@@ -662,7 +662,7 @@ _NOTHING = object()
 
 
 def _attribute_of(value: Any, name: str) -> Any:
-    """As Python finds it, but for what runs code."""
+    """The attribute as Python finds it, except if that runs code."""
     kind = type(value)
     if kind is types.ModuleType:
         return vars(value).get(name, _NOTHING)
@@ -680,7 +680,7 @@ def _attribute_of(value: Any, name: str) -> Any:
 
 
 class _Frame:
-    """What the names of a running function stand for."""
+    """Resolves the names of a running function."""
 
     def __init__(self, frame: types.FrameType) -> None:
         self._names = _names_of(frame.f_code)
@@ -697,7 +697,7 @@ class _Frame:
         return _Object((name,)) if kind == _OTHER else kind
 
     def kept_variables(self) -> Variables:
-        """What they have been all the time."""
+        """Variables that have not changed since the start."""
         arguments = self._names.variables - self._names.stored
         return self.variables(arguments)
 
@@ -723,7 +723,7 @@ class _Frame:
 
 
 def _flow_before(code: types.CodeType, frame: _Frame) -> _Flow:
-    """From the start of the code: the same for all that is read there."""
+    """The flow from the start of the code: the same for all reads in it."""
     known = _before.setdefault((code, frame.kept_variables()), [])
     for asked, flow in known:
         if all(frame.look(path) == value for path, value in asked.items()):
@@ -746,7 +746,7 @@ def _follow(code: types.CodeType, place: int, read: _Read, frame: _Frame) -> boo
     return True
 
 
-# What was found, and what attributes and globals were then.
+# Results, with the attributes and globals that they depend on.
 _Asked = dict[tuple[str, ...], _Value]
 _found: dict[Any, list[tuple[_Asked, bool]]] = {}
 _before: dict[Any, list[tuple[_Asked, _Flow]]] = {}
@@ -776,8 +776,8 @@ NOWHERE, UNSTEADY, ALL = 0, 1, 2  # capture::TracingTensor::Symbols
 
 
 def takes_symbols(frame: types.FrameType, is_symbol: Sequence[bool], is_steady: Sequence[bool]) -> tuple[int, bool]:
-    """Which symbols go unnoticed at the instruction that `frame` is at, which asks a tensor for its sizes. True: its code gets them, and not
-    PyTorch's C++ alone. `is_steady`: sizes that have never changed."""
+    """Which symbols go unnoticed at the instruction that `frame` is at, which reads a tensor's sizes. True: its code gets them, not only
+    PyTorch's C++. `is_steady`: sizes that have never changed."""
     if sys.version_info < (3, 11):
         return NOWHERE, False
     while frame.f_code is _OF_DEFAULT_DEVICE and frame.f_back is not None:
@@ -801,14 +801,14 @@ def takes_symbols(frame: types.FrameType, is_symbol: Sequence[bool], is_steady: 
     return (NOWHERE, False) if any(unsteady) else (UNSTEADY, False)
 
 
-_OF_DEFAULT_DEVICE = DeviceContext.__torch_function__.__code__  # hands each call of PyTorch's functions on
+_OF_DEFAULT_DEVICE = DeviceContext.__torch_function__.__code__  # forwards each call of PyTorch's functions
 _TRUSTED_CODES = frozenset((_OF_DEFAULT_DEVICE, *(each.__code__ for each in _TRUSTED)))
 _OF_SYMBOLS = frozenset((sym_node.__file__, torch.__file__))
 
 
 
 def _with_numbers(value: Any) -> Any:
-    """The same object, if there are no symbols in it."""
+    """The same object, if it contains no symbols."""
     kind = type(value)
     if kind is torch.SymInt:
         return int(value)
@@ -827,13 +827,13 @@ def _is(a: Any, b: Any) -> bool:
 
 
 class NumbersForPython:
-    """While alive, functions in Python get numbers where they were called with symbols: as a profiler it sees each before it runs."""
+    """While alive, Python functions that are called with symbols get numbers: as a profiler it sees each before it runs."""
 
     def __init__(self) -> None:
         self._is_watching = False
 
     def watch(self) -> bool:
-        """False: another profiler is at work."""
+        """False: another profiler is active."""
         if not self._is_watching and sys.getprofile() is None:
             sys.setprofile(self._enters)
             self._is_watching = True
@@ -849,10 +849,10 @@ class NumbersForPython:
         code = frame.f_code
         if event != "call" or code.co_filename in _OF_SYMBOLS or code in _TRUSTED_CODES:
             return
-        if frame.f_back is not None and frame.f_back.f_code.co_filename in _OF_SYMBOLS:  # as for its logs
+        if frame.f_back is not None and frame.f_back.f_code.co_filename in _OF_SYMBOLS:  # for example for its logs
             return
         count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x4) + bool(code.co_flags & 0x8)
-        variables = frame.f_locals  # what is written here is the function's when this returns
+        variables = frame.f_locals  # values written here become the function's on return
         for name in code.co_varnames[:count]:
             value = variables.get(name)
             plain = _with_numbers(value)

@@ -1,6 +1,6 @@
-"""The states of what it sees in which a function was called.
+"""The states, of everything that a function sees, in which it was called.
 
-Nothing is kept alive for them: with an object that is gone go the states that name it.
+They keep nothing alive: when an object dies, the states that name it are dropped.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ _PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
 
 
 class State:
-    """One state of all that a function sees. `kinds`: what is known of calls in it, for who asks."""
+    """One state of everything that a function sees. `kinds`: the kinds of calls known in it, for the caller."""
 
     __slots__ = ("kept", "key", "kinds", "names", "seen")
 
     def __init__(self, key: Any, names: Iterable[int], kept: list[Any]) -> None:
         self.key = key
-        self.names = names  # by id, what it refers to weakly
+        self.names = names  # ids of the objects that it refers to weakly
         self.kept = kept
         self.seen: list[_Seen] = []
         self.kinds: dict[Any, int] = {}
@@ -44,7 +44,7 @@ def _weakly(value: Any) -> Callable[[], Any]:
 
 
 class _Seen:
-    """A state as it was found at one time. At another time, a number of the same value may be another object."""
+    """A state as found at one time. At another time, a number of equal value may be another object."""
 
     __slots__ = ("_contents", "_generators", "_kept", "_words", "address", "roots", "state")
 
@@ -59,7 +59,7 @@ class _Seen:
 
     @property
     def is_known_by_words(self) -> bool:
-        """All that holds() looks at."""
+        """Whether the words are all that holds() checks."""
         return not self._contents
 
     def holds(self) -> bool:
@@ -85,7 +85,7 @@ class _Reference(weakref.ref[Any]):
 
 
 def _died(named_by: dict[int, list[State]], dead: deque[int], reference: Any) -> None:
-    # This may come at any time: it only takes down what happened, so that nobody is misled by another object of that id.
+    # This may run at any time: it only notes the death, so that another object with the same id is not mistaken for the dead one.
     for state in named_by.get(reference.address, ()):
         for seen in state.seen:
             seen.end()
@@ -93,13 +93,13 @@ def _died(named_by: dict[int, list[State]], dead: deque[int], reference: Any) ->
 
 
 class States:
-    """The states in which a function was called. `on_gone` gets the kinds of one that cannot come again."""
+    """The states in which a function was called. `on_gone` gets the kinds of a state that cannot recur."""
 
     _MOST = 256
     _MOST_SEEN = 16  # with the same roots
 
     def __init__(self, function: Any, on_gone: Callable[[Iterable[int]], None], dead: deque[int], known_elsewhere: Callable[[], int]) -> None:
-        """Of `function`, the first of all roots. `dead` gets objects that are gone, and whose states are still there. `known_elsewhere` counts
+        """The states of `function`, the first of all roots. `dead` gets dead objects whose states still exist. `known_elsewhere` counts
         calls in a known state that were recognised without of()."""
         self._own = (id(function),)
         self._on_gone = on_gone
@@ -138,12 +138,12 @@ class States:
         return [reference() for reference in references if reference is not None]
 
     def tensors_of(self, state: State) -> list[torch.Tensor]:
-        """Those that it refers to weakly."""
+        """The tensors that it refers to weakly."""
         values = self._weakly_named(state)
         return [value for value in values if isinstance(value, torch.Tensor) and type(value).__torch_dispatch__ is _PLAIN_DISPATCH]
 
     def objects_of(self, state: State) -> list[Any]:
-        """That are no tensors."""
+        """The objects other than tensors."""
         return [value for value in [*self._weakly_named(state), *state.kept] if not isinstance(value, (torch.Tensor, type))]
 
     def clear(self) -> None:
@@ -151,7 +151,7 @@ class States:
             self._end(state)
 
     def _pays(self) -> bool:
-        """A new state is a trace, which takes as long as its program saves in some 16 calls."""
+        """A new state needs a trace, which takes as long as its program saves in some 16 calls."""
         tried, calls_of_a_state = 32, 16
         known = self._known + self._known_elsewhere()
         return self._new < tried or known > calls_of_a_state * self._new or self._missed & (self._missed - 1) == 0
@@ -183,7 +183,7 @@ class States:
                     reference.address = address
                     self._references[address] = reference
                 names.append(address)
-            except TypeError:  # there are no weak references to it
+            except TypeError:  # it does not support weak references
                 kept.append(value)
         state = State(key, names, kept)
         for address in names:

@@ -50,7 +50,7 @@ def _without_history(result: Any) -> Any:
 
 
 def _as_gradient_of(parameter: torch.Tensor, gradient: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
-    """In the layout that AccumulateGrad gives to a leaf's gradient."""
+    """In the layout that AccumulateGrad chooses for a leaf's gradient."""
     if gradient is None or gradient.layout != torch.strided or gradient.stride() == parameter.stride():
         return gradient
     return torch.empty_like(parameter).copy_(gradient)
@@ -73,7 +73,7 @@ def _wants_no_grad(loss: torch.Tensor) -> bool:
 
 
 class TrainStep:
-    """What :func:`train_step` returns. Not for several threads at a time, as the optimizer itself is not.
+    """What :func:`train_step` returns. Like the optimizer itself, not thread-safe.
 
     Attributes:
         update: the :class:`CompiledStep` of the optimizer, with its counts and ``grad_norm``.
@@ -105,9 +105,9 @@ class TrainStep:
         self._all: list[torch.Tensor] = []
         self._trained: list[torch.Tensor] = []
         self._compiled: dict[tuple[int, ...], tuple[list[torch.Tensor], AotFunction]] = {}
-        self._forgotten: dict[str, int] = {}  # counts of programs that are gone
+        self._forgotten: dict[str, int] = {}  # counts of dropped programs
         self._why_no_program: Optional[str] = None  # from now on
-        # For hindcast._C, once a step was one program: its parameters, the program's function, and what calls that.
+        # For hindcast._C, once a step was one program: its parameters, the program's function, and the function's call.
         self._plan: Any = None
         self._planned: Any = None
         self._call_planned: Any = None
@@ -122,7 +122,7 @@ class TrainStep:
             raise ValueError("train_step: LBFGS evaluates the loss itself, so it takes no micro-batches and no scaler")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """One step, or one micro-batch of it. Returns what the function returns, without history."""
+        """One step, or one of its micro-batches. Returns the function's result, without history."""
         if self._plan is not None and self._planned._next == 0:
             result = calls.train(
                 self, self._plan, self._optimizer, self._planned, self._call_planned, self.update, self._keep_gradients, args, kwargs, _NOT_KNOWN,
@@ -153,7 +153,7 @@ class TrainStep:
 
     @property
     def why_no_cuda_graph(self) -> str:
-        """Why the last step that was not recorded as a CUDA graph was not, or an empty string."""
+        """Why the last step without a CUDA graph was not recorded as one, or an empty string."""
         if self._recorder is not None:
             return str(calls.train_recorder_stats(self._recorder)[2])
         if not self._wants_graphs:
@@ -161,7 +161,7 @@ class TrainStep:
         return "accumulate, keep_gradients, a scaler or error_if_nonfinite was asked for" if calls is not None else "hindcast._C was not loaded"
 
     def stats(self) -> dict[str, int]:
-        """Of the programs of loss and gradients, as :meth:`AotFunction.stats`, with ``three_parts``, ``cuda_graph_launches`` and
+        """Counts of the programs of loss and gradients, as in :meth:`AotFunction.stats`, with ``three_parts``, ``cuda_graph_launches`` and
         ``cuda_graph_bytes``."""
         total = dict(self._forgotten) or dict.fromkeys(("calls", "hits", "traces", "eager"), 0)
         for _, function in self._compiled.values():
@@ -171,7 +171,7 @@ class TrainStep:
         return {**total, "three_parts": self.three_parts, "cuda_graph_launches": launches, "cuda_graph_bytes": kept_bytes}
 
     def reset(self) -> None:
-        """Forgets what was compiled."""
+        """Forgets everything compiled."""
         total = self.stats()
         for name in ("three_parts", "cuda_graph_launches", "cuda_graph_bytes"):
             del total[name]
@@ -210,7 +210,7 @@ class TrainStep:
         return None
 
     def _gradients_of(self) -> AotFunction:
-        """The function and the gradients of all that is trained now: a program is for one list of parameters."""
+        """The function and the gradients of all currently trained parameters: a program is for one list of parameters."""
         key = tuple(map(id, self._trained))
         known = self._compiled.get(key)
         if known is not None:
@@ -222,7 +222,7 @@ class TrainStep:
 
         def loss_and_gradients(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
             scale = kwargs.pop(_SCALE, None)
-            with torch.enable_grad():  # a comparison calls it without
+            with torch.enable_grad():  # the comparison calls it without grad mode
                 result = function(*args, **kwargs)
                 loss = _loss_of(result)
                 if not ignores_others:
@@ -256,7 +256,7 @@ class TrainStep:
         result, *gradients = returned
         if gradients[0] is None and all(gradient is None for gradient in gradients):
             stats = compiled.stats()
-            # Another branch of a function that has a program runs eagerly once, when it is found.
+            # Another branch of a function with a program runs eagerly once, when it is found.
             if stats["traces"] != 0 and stats["calls"] == stats["eager"]:
                 self._give_up("the function cannot be traced with its gradients; HINDCAST_LOGS=aot says why")
         elif self._micro_batch == 0 and any(parameter.grad is not None for parameter in self._trained):
@@ -273,11 +273,11 @@ class TrainStep:
         if scaler is None or not scaler.is_enabled():
             return None
         if scaler._scale is None:
-            scaler.scale(torch.zeros((), device=self._trained[0].device))  # makes it
+            scaler.scale(torch.zeros((), device=self._trained[0].device))  # creates the scale
         return scaler._scale
 
     def _add(self, gradients: list[Optional[torch.Tensor]]) -> None:
-        """Adds as AccumulateGrad does. Where gradients are written to, parameters that share a tensor get a copy each."""
+        """Adds like AccumulateGrad. If gradients are written to, parameters that share a tensor get a copy each."""
         if self._keep_gradients or self._accumulate != 1:
             taken: set[int] = set()
             for i, gradient in enumerate(gradients):
@@ -318,7 +318,7 @@ class TrainStep:
 
     def _backward(self, result: Any) -> torch.Tensor:
         loss = _loss_of(result)
-        # A walk in Python over the whole graph, which is the same in most steps: so only in few of them.
+        # Walks the whole graph in Python, which is the same in most steps: so only in few of them.
         if not self._ignores_others and self.three_parts & (self.three_parts - 1) == 0:
             _refuse_others(loss, self._trained)
         (loss if self._scaler is None else self._scaler.scale(loss)).backward()
@@ -354,7 +354,7 @@ class TrainStep:
 
 
 def _why_of_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], trained: list[torch.Tensor]) -> Optional[str]:
-    """A program differentiates up to its arguments: an argument's own history would get no gradient."""
+    """A program differentiates only up to its arguments: an argument's own history would get no gradient."""
     leaves = [*args, *kwargs.values()] if kwargs else list(args)
     if not all(type(leaf) in _SIMPLE for leaf in leaves):
         leaves = pytree.tree_leaves(leaves)

@@ -26,29 +26,29 @@ from torch.nn.parameter import is_lazy
 from ._facts import Untraceable, is_by_value, key_of
 from ._random_state import is_generator
 
-_TYPE, _OWN_DICT, _DICT, _ITEM, _SEQUENCE, _SET, _CELL, _FUNCTION, _ATTRIBUTE = range(9)  # unchanged.h: Watch
+_TYPE, _OWN_DICT, _DICT, _ITEM, _SEQUENCE, _SET, _CELL, _FUNCTION, _ATTRIBUTE = range(9)  # Watch in unchanged.h
 _NONE = 0
 _NOTHING = object()
 
 _EQUAL_WILL_DO = frozenset((int, float, str, bytes, torch.device, torch.Size))
 _SEQUENCES = (tuple, list, deque)
 _CONTAINERS: tuple[Any, ...] = (*_SEQUENCES, dict)
-# Of plain containers, the class whose methods read them.
+# For plain containers, the class whose methods read them.
 _BASES = {**{kind: kind for kind in _CONTAINERS}, OrderedDict: dict, defaultdict: dict}
 _BUILTIN_CONTAINERS = frozenset(_BASES)
-_MOST_IN_A_CONTAINER = 10_000  # one with more counts by identity
-_MOST_BYTES = 1 << 20  # of an array; one with more counts by identity
-_MOST_ENTRIES = 1_000_000  # more would take seconds to look at
+_MOST_IN_A_CONTAINER = 10_000  # larger ones are compared by identity
+_MOST_BYTES = 1 << 20  # of an array; larger ones are compared by identity
+_MOST_ENTRIES = 1_000_000  # more would take seconds to compare
 
-# Their code is taken to stay as it is, and to read no globals that a program sets.
+# Assumed to have constant code, and to read no globals that a program sets.
 _LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "numpy", "hindcast"))
 
-# Attributes that are read without being mentioned.
+# Attributes that are read without being mentioned in code.
 _UNMENTIONED = frozenset(("forward", "__call__", "__getattr__", "__getattribute__", "backward", "setup_context"))
 _CONSTRUCTORS = ("__init__", "__new__", "__post_init__")
 _OF_LIBRARY_MODULES = ("forward", "__call__", "_call_impl", "_wrapped_call_impl", "__getattr__")
 
-# What a module has for saving and loading.
+# Attributes of a module for saving and loading.
 _NOT_FOR_CALLS = frozenset(
     (
         "_non_persistent_buffers_set",
@@ -62,7 +62,7 @@ _GLOBAL_HOOKS = [name for name in vars(all_modules) if name.startswith("_global_
 
 
 def _container_of(kind: Any) -> Any:
-    """Which of Python's containers it is, whose own methods are called: those of a class of the program's may do anything."""
+    """Which of Python's containers it is, if its own methods are called: those of a program's class may do anything."""
     known = _BASES.get(kind)
     if known is not None:
         return known
@@ -79,7 +79,7 @@ def _is_container(value: Any) -> bool:
 
 
 def contents_of(value: Any) -> Optional[bytes]:
-    """Of an array of NumPy or the like."""
+    """The contents of an array of NumPy or the like."""
     try:
         with memoryview(value) as view:
             return view.tobytes() if view.nbytes <= _MOST_BYTES else None
@@ -99,12 +99,12 @@ class _Mentioned(NamedTuple):
     globals: tuple[str, ...]
     modules: tuple[str, ...]  # that it imports
     attributes: frozenset[str]
-    written: frozenset[str]  # attributes, which may come into being
+    written: frozenset[str]  # attributes, which may be created
 
 
 @functools.lru_cache(maxsize=4096)
 def mentioned(code: types.CodeType) -> _Mentioned:
-    """What a function reads by name, inner functions included."""
+    """The names that a function reads, including inner functions."""
     read: dict[str, None] = {}
     modules: dict[str, None] = {}
     attributes, written = set(), set()
@@ -116,7 +116,7 @@ def mentioned(code: types.CodeType) -> _Mentioned:
                 read[instruction.argval] = None
             elif instruction.opname == "IMPORT_NAME":
                 modules[instruction.argval] = None
-            elif isinstance(instruction.argval, str):  # as in getattr(x, "name"), too
+            elif isinstance(instruction.argval, str):  # also as in getattr(x, "name")
                 attributes.add(instruction.argval)
                 if instruction.opname == "STORE_ATTR":
                     written.add(instruction.argval)
@@ -138,7 +138,7 @@ def dict_of(value: Any) -> Optional[dict[str, Any]]:
 
 
 class _Watch:
-    """An object of which only some names count: `look` looks at more of them."""
+    """An object with only some relevant names: `look` adds more of them."""
 
     def __init__(self, look: Callable[[Iterable[str]], None]) -> None:
         self.look = look
@@ -150,12 +150,12 @@ class Walk:
     def __init__(self, roots: Sequence[Any]) -> None:
         self.key: list[Any] = []
         self.words = array("q", (0,))
-        self.named: dict[int, Any] = {}  # by id: objects that count by identity
-        self.kept: list[Any] = []  # values: the words point to them
+        self.named: dict[int, Any] = {}  # by id: objects compared by identity
+        self.kept: list[Any] = []  # values that the words point to
         self.contents: list[tuple[Any, bytes]] = []  # of arrays
         self.generators: list[Any] = []  # of random numbers
         self._alive: list[Any] = []  # until the end of the walk
-        self._met: dict[int, int] = {}  # by id, what the key has: the id, but for containers, which count by what is in them
+        self._met: dict[int, int] = {}  # by id, its entry in the key: the id, except for containers, which are compared by contents
         self._waiting: deque[Any] = deque()
         self._partly: list[_Watch] = []
         self._attributes = _UNMENTIONED
@@ -180,7 +180,7 @@ class Walk:
                 watch.look(sorted(fresh))
 
     def _entry(self, value: Any) -> int:
-        """The word for what stands at a place."""
+        """The word for the object at a place."""
         address = id(value)
         kind = type(value)
         if kind is str:  # most are names
@@ -260,7 +260,7 @@ class Walk:
         base = _container_of(kind)
         if base is dict:
             self._dict(value)
-            if issubclass(kind, OrderedDict):  # has an order of its own
+            if issubclass(kind, OrderedDict):  # its order is separate from the dict's
                 places = {id(key): place for place, key in enumerate(dict.keys(value))}
                 self.key.append(tuple(places[id(key)] for key in OrderedDict.__iter__(value)))
         else:
@@ -269,7 +269,7 @@ class Walk:
             self.words.extend((_SEQUENCE, id(value), id(kind), len(entries), *entries))
 
     def _dict(self, value: dict[Any, Any], by_place: frozenset[str] = frozenset()) -> None:
-        """`by_place`: names of what is not looked into."""
+        """`by_place`: names whose values are not looked into."""
         entries: list[int] = []
         for name, each in list(dict.items(value)):
             entries += self._entry(name), id(each) if name in by_place else self._entry(each)
@@ -336,10 +336,10 @@ class Walk:
         if function.__dict__:
             self._names_of(function, function.__dict__)
 
-    # ---- what counts by the names that the code mentions
+    # ---- objects of which only the names mentioned in code matter
 
     def _names_of(self, value: Any, holder: dict[str, Any]) -> None:
-        """Of an object's own __dict__. What is not in it is its class's, until it is."""
+        """An object's own __dict__. A name that is not in it is looked up in the class, until it is set."""
         self.words.extend((_OWN_DICT, id(value), id(holder)))
         classes = [vars(kind) for kind in type(value).__mro__]
 
@@ -370,7 +370,7 @@ class Walk:
             self._class(kind)
 
     def _constructors(self, kind: type) -> None:
-        """Of a class of which the function may make objects. Their code leads far: only numbers and the like that it reads itself count."""
+        """A class that the function may instantiate. Its code leads far: only numbers and the like that it reads itself are compared."""
         for base in kind.__mro__:
             made_by = [] if _is_library(base.__module__) else [vars(base).get(name) for name in _CONSTRUCTORS]
             for each in made_by:
@@ -393,7 +393,7 @@ class Walk:
         def look(names: Iterable[str]) -> None:
             for name in names:
                 if name in _UNMENTIONED or any(name in holder for holder in own):
-                    for holder in own:  # super() reads them behind the first one that has it
+                    for holder in own:  # super() reads them from the holders after the first one
                         self._item(holder, name)
 
         if own:

@@ -1,4 +1,4 @@
-"""What makes the programs of :func:`hindcast.aot_function` run."""
+"""Compilers for the programs of :func:`hindcast.aot_function`."""
 
 from collections.abc import Sequence
 from typing import Any, Optional
@@ -12,13 +12,13 @@ eager = "eager"
 """ATen, op by op, to PyTorch's bits."""
 
 fused_through_aten = "fused_through_aten"
-"""Plans of the first, bits of the second: tells a wrong kernel from a wrong plan."""
+"""Plans of the first, bits of the second: distinguishes a wrong kernel from a wrong plan."""
 
 
-def print(program: Program, examples: Sequence[Any]) -> None:  # noqa: A001  as C++ calls it
+def print(program: Program, examples: Sequence[Any]) -> None:  # noqa: A001  its name in C++
     """Writes each program to stdout, then leaves it to ATen. Like any callable, an example of a compiler.
 
-    A compiler gets the program and tensors like those that it will be called with. It returns a callable from a list of
+    A compiler gets the program and tensors like those of later calls. It returns a callable from a list of
     tensors to a list of tensors, with ``None`` where there is none, or ``None``: ATen runs the program then.
     """
     import builtins
@@ -27,5 +27,5 @@ def print(program: Program, examples: Sequence[Any]) -> None:  # noqa: A001  as 
 
 
 def nop(program: Program, examples: Sequence[Any]) -> Optional[Any]:
-    """Runs the program as it is, op by op, with the sizes that it was recorded with."""
+    """Runs the program unchanged, op by op, with the recorded sizes."""
     return program.run

@@ -16,6 +16,6 @@ class Partition:
 standard = Partition("standard", "Saves what the autograd formulas save.")
 min_cut = Partition("min_cut", "Saves as few bytes as it can, and computes the rest again in the backward where it is nearly free.")
 
-# In functorch's words.
+# functorch's names.
 default_partition = standard
 min_cut_rematerialization_partition = min_cut

@@ -1,1 +1,1 @@
-"""``python -m hindcast.bench``: PyTorch's engine and others by turns: hindcast, with ``--peers`` PyTorch's compiled autograd."""
+"""``python -m hindcast.bench``: PyTorch's engine alternating with others: hindcast, and with ``--peers`` PyTorch's compiled autograd."""

@@ -89,7 +89,7 @@ def _write(options: argparse.Namespace, about: dict[str, Any], rows: list[dict[s
 def main() -> None:
     options = _parse()
     if options.peers:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the process that runs goes too, and its cache
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the running process ends too, and its cache is removed
     about = _about(options)
     title = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in about.items() if name != "environment")
     print(f"{title}{''.join(f', {name}={value}' for name, value in about['environment'].items())}")
@@ -98,7 +98,7 @@ def main() -> None:
     for row in peers.rows(options) if options.peers else _rows_of_this_process(options):
         rows.append(row)
         print(table.line(row), flush=True)
-        _write(options, about, rows, title)  # what takes hours may be stopped
+        _write(options, about, rows, title)  # a run of hours may be stopped
     about["load_average_at_the_end"] = round(os.getloadavg()[0], 1)
     if options.peers:
         about["against"] = table.against(rows)

@@ -20,28 +20,28 @@ class Lane:
     name = "stock"
 
     def start(self) -> None:
-        """Does what an engine does once in a process: no workload's price."""
+        """One-time work of an engine in a process, which is not part of a workload's cost."""
 
     def facts(self) -> dict[str, Any]:
-        """What else a row says."""
+        """Further facts of a row."""
         return {}
 
     def context(self) -> AbstractContextManager[None]:
-        """What backwards run in."""
+        """The context of backwards."""
         return contextlib.nullcontext()
 
     def settle(self) -> None:
-        """Returns when all that is compiled in the background is there."""
+        """Waits for background compiles."""
 
     def trim(self) -> None:
-        """Returns the memory that is kept for later backwards."""
+        """Returns the memory kept for later backwards."""
 
     def captures(self) -> int:
-        """How often a backward was not found among those that were seen."""
+        """How many backwards needed a capture."""
         return 0
 
     def walk_us(self, backward: Callable[[], float]) -> float:
-        """What finding the compiled graph takes in a backward, without running it."""
+        """The time to find the compiled graph in a backward, without running it."""
         raise NotImplementedError
 
 
@@ -77,7 +77,7 @@ class Hindcast(Lane):
 
     def captures(self) -> int:
         stats = hindcast.stats()
-        # Turns of PyTorch's engine are a part of what a program has.
+        # Turns of PyTorch's engine are part of a program's normal run.
         return int(stats["misses"] + stats["fallbacks"] - stats["fallbacks_by_reason"].get("NotFaster", 0))
 
     def walk_us(self, backward: Callable[[], float]) -> float:
@@ -119,7 +119,7 @@ class CompiledAutograd(Lane):
         return int(sum(importlib.import_module("torch._dynamo.utils").counters["compiled_autograd"].values()))
 
     def walk_us(self, backward: Callable[[], float]) -> float:
-        torch._C._dynamo.compiled_autograd.clear_cache()  # else it finds the graph that is compiled
+        torch._C._dynamo.compiled_autograd.clear_cache()  # else it finds the compiled graph
         self._compiler = lambda graph: lambda *inputs: []
         for _ in range(3):
             backward()

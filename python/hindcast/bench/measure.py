@@ -23,7 +23,7 @@ _FEWEST_PAIRS = 11
 
 
 def keep_freed_memory() -> None:
-    """Tells malloc to keep what is freed, as the C++ benchmark does: no lane pays page faults by chance."""
+    """Makes malloc keep freed memory, like the C++ benchmark: no lane pays page faults by chance."""
     m_trim_threshold, m_mmap_max = -1, -4  # of glibc's malloc.h
     with contextlib.suppress(AttributeError, OSError):
         malloc = ctypes.CDLL(None)
@@ -38,7 +38,7 @@ def _loss(workload: Workload, batch: int) -> Tensor:
 
 
 def _backward_us(workload: Workload, batch: int) -> tuple[float, float]:
-    """By the clock, and of processor time."""
+    """Wall-clock time, and processor time."""
     loss = _loss(workload, batch)
     start_cpu = time.process_time_ns()
     start = time.perf_counter_ns()
@@ -133,7 +133,7 @@ def measure(
 ) -> dict[str, Any]:
     """One row: times are medians, in microseconds; spreads are distances of the quartiles over the median.
 
-    `began` is given what is known after the first backward: some take so long that nothing else is found out.
+    `began` is given what is known after the first backward: some take so long that nothing else gets measured.
     """
     stock = Lane()
     expected = _gradients(workload, stock)
@@ -160,7 +160,7 @@ def measure(
 
     row["stock_peak_bytes"] = peak_bytes(lambda: _loss(workload, workload.batch), stock)
     row["peak_bytes"] = peak_bytes(lambda: _loss(workload, workload.batch), lane)
-    # Last: what serves a second size may be slower at the first.
+    # Last: the graph for a second size may be slower at the first.
     with lane.context():
         row["new_batch_us"], _ = _backward_us(workload, workload.batch + 1)
     lane.settle()

@@ -1,4 +1,4 @@
-"""The most memory that tensors take while a backward runs, beyond what the forward left."""
+"""The peak memory of tensors while a backward runs, beyond what the forward left."""
 
 from typing import Callable
 

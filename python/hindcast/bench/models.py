@@ -37,7 +37,7 @@ _TIMM: dict[str, dict[str, Any]] = {
     "efficientvit_b0": {},
     "poolformer_s12": {},
 }
-# Class of the model, class of its config, what it is given.
+# Class of the model, class of its config, config arguments.
 _TRANSFORMERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", {"n_embd": 64, "n_layer": 2, "n_head": 4, "loss_type": "ForCausalLM"}),
     "bert": ("BertForMaskedLM", "BertConfig", _WIDTH),
@@ -90,7 +90,7 @@ def _transformers(name: str) -> Workload:
 
 
 def models(only: str = "") -> Iterable[Workload]:
-    """Those in whose name `only` is found, in training mode, each made when its turn comes."""
+    """The models whose names contain `only`, in training mode, each created in its turn."""
     families: dict[str, tuple[Iterable[str], Callable[[str], Workload]]] = {
         "torchvision": (_TORCHVISION, _torchvision),
         "timm": (_TIMM, _timm),

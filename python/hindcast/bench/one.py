@@ -30,7 +30,7 @@ def main() -> None:
     (workload,) = workloads(f"^{re.escape(options.workload)}$")
     try:
         row = measure(workload, make(options.lane, options.compiler), options.seconds, _tell)
-    except Exception as error:  # whatever a compiler throws is what the row has to say
+    except Exception as error:  # whatever a compiler throws is the row's result
         message = next((line for line in str(error).splitlines() if line.strip()), "")
         row = {"error": f"{type(error).__name__}: {message}"[:300]}
     _tell(row)

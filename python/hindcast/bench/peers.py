@@ -1,4 +1,4 @@
-"""Runs hindcast and PyTorch's compiled autograd by turns, each workload in a process of its own."""
+"""Alternates hindcast and PyTorch's compiled autograd, each workload in a separate process."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ def _environment(threads: int, cache: Path) -> dict[str, str]:
 
 
 def _told(output: str) -> dict[str, Any]:
-    """All that the process said: what came later counts."""
+    """All messages of the process: later ones win."""
     told: dict[str, Any] = {}
     for line in output.splitlines():
         if line.startswith("{"):
@@ -44,7 +44,7 @@ def _told(output: str) -> dict[str, Any]:
 
 
 def run(workload: str, lane: str, options: Any) -> dict[str, Any]:
-    """What the process printed, with an error where it did not come to its end."""
+    """The process's output, with an error if it did not finish."""
     command = [sys.executable, "-m", "hindcast.bench.one", workload, lane, f"--threads={options.threads}"]
     command += [f"--seconds={options.seconds}"] + ([f"--compiler={options.compiler}"] if options.compiler else [])
     row: dict[str, Any] = {"name": workload, "lane": lane, "notes": []}
@@ -72,7 +72,7 @@ def run(workload: str, lane: str, options: Any) -> dict[str, Any]:
 
 
 def _middle(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """The round with the median ratio, with the median of what was measured once in each."""
+    """The round with the median ratio, with the median of values that are measured once per round."""
     done = sorted((row for row in rounds if "error" not in row), key=lambda row: row["ratio"])
     if not done:
         return rounds[0]

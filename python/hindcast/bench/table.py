@@ -1,4 +1,4 @@
-"""Rows as text: what was measured, and how far hindcast is ahead of PyTorch's compiled autograd."""
+"""Rows as text: the measurements, and how far hindcast is ahead of PyTorch's compiled autograd."""
 
 import contextlib
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _HEAD = (
 _WIDTHS = (34, 11, 5, 9, 9, 6, 5, 5, 9, 8, 9, 8, 9, 9, 6)
 _LABELS = {"hindcast": "hindcast", "ca_eager": "ca eager", "ca_inductor": "ca Inductor"}
 
-# What is told of a workload -> (what hindcast's row has over the other's, of which lane, what is to be reached)
+# A property of a workload -> (hindcast's row over the other's, which lane, the goal)
 _Ratio = Callable[[dict[str, Any], dict[str, Any]], float]
 GOALS: dict[str, tuple[str, _Ratio, float]] = {
     "hit/stock": ("hindcast", lambda ours, _: float(ours["ratio"]), 1),
@@ -55,7 +55,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def against(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each workload how many times ahead hindcast is; nothing where a row of the two failed before it came to that."""
+    """For each workload by which factor hindcast is ahead; nothing if a row of the two failed before it was measured."""
     by_lane = {(row["name"], row["lane"]): row for row in rows}
     found = []
     for name in dict.fromkeys(row["name"] for row in rows):
@@ -68,7 +68,7 @@ def against(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def against_lines(found: Sequence[dict[str, Any]]) -> list[str]:
-    """As a table; what is below its goal has a mark."""
+    """As a table; values below their goal are marked."""
     lines = [" ".join(["hindcast is ahead, times".ljust(34), *(goal.rjust(14) for goal in GOALS)])]
     lines.append(" ".join(["to reach".ljust(34), *((f"{least:g}" if least else "").rjust(14) for *_, least in GOALS.values())]))
     for ahead in found:
@@ -81,11 +81,11 @@ def against_lines(found: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def hints(rows: Sequence[dict[str, Any]], about: dict[str, Any]) -> list[str]:
-    """What to do about a machine that was too busy to measure on."""
+    """Advice for a machine that was too busy to measure on."""
     if max((row["waited"] for row in rows if "error" not in row), default=0) < 0.1:
         return []
     lines = ["Threads waited for cores: the machine was busy, and times say less than they should."]
     if about["threads"] > 1 and "OMP_WAIT_POLICY" not in about["environment"]:
-        # Each of an operator's parallel loops then lasts as long as the core is given to the thread that does nothing.
+        # Each of an operator's parallel loops then lasts as long as the idle thread holds the core.
         lines.append("OpenMP's threads spin while they wait for one that has no core: set OMP_WAIT_POLICY=PASSIVE.")
     return lines

@@ -1,4 +1,4 @@
-"""What is measured: each workload makes a loss whose backward is timed. No package besides torch is needed."""
+"""The workloads: each creates a loss whose backward is timed. No package besides torch is needed."""
 
 import re
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ class Workload(NamedTuple):
     name: str
     parameters: list[Tensor]
     loss: Callable[[int], Tensor]
-    """Of a new batch of that size."""
+    """The loss of a new batch of that size."""
     batch: int
     model: Optional[nn.Module] = None
-    """That the loss calls."""
+    """The model that the loss calls."""
 
 
 def _of_model(name: str, model: nn.Module, batch: int, data: Callable[[int], Tensor]) -> Workload:
@@ -45,11 +45,11 @@ def chain(ops: int) -> Workload:
             y = steps[i % 4](y)
         return y.sum()
 
-    return Workload(f"chain/{ops}", [x], loss, 2)  # a batch of 1 is a shape of its own to every compiler
+    return Workload(f"chain/{ops}", [x], loss, 2)  # a batch of 1 is a special shape to every compiler
 
 
 class _Gpt2Block(nn.Module):
-    """GPT-2's, without dropout: masks would differ from engine to engine."""
+    """GPT-2's, without dropout: masks would differ between engines."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class _ResidualBlock(nn.Module):
 
 
 def resnet18(width: int, image: int, batch: int) -> Workload:
-    """ResNet-18 as for small images: the first convolution keeps their size, and there is no pooling after it."""
+    """ResNet-18 for small images: the first convolution keeps their size, without pooling after it."""
     layers: list[nn.Module] = [nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
     inside = width
     for stage in range(4):
@@ -116,7 +116,7 @@ _MAKERS: list[Callable[[], Workload]] = [
 
 
 def workloads(only: str = "") -> Iterable[Workload]:
-    """Those in whose name the regular expression `only` is found, each made when its turn comes."""
+    """The workloads whose names match the regular expression `only`, each created in its turn."""
     for make in _MAKERS:
         torch.manual_seed(0)
         workload = make()

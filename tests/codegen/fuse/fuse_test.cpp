@@ -106,7 +106,7 @@ TEST(Fuse, EqualChainsHaveEqualBodies) {
 
 TEST(Fuse, OpsThatNoKernelComputesStayAlone) {
   EXPECT_TRUE(groups_of([] { leaf_of({8}).cumsum(0).sum().backward(); }).empty());
-  EXPECT_TRUE(groups_of([] { leaf_of({5000}).mul(2).sum().backward(); }).empty());  // one op: ATen's kernel is as fast
+  EXPECT_TRUE(groups_of([] { leaf_of({5000}).mul(2).sum().backward(); }).empty());                       // one op: ATen's kernel is as fast
   EXPECT_EQ(sizes_of(groups_of([] { leaf_of({8}).mul(2).sum().backward(); })), std::vector<size_t>{1});  // but not for few elements
   EXPECT_TRUE(groups_of([] { leaf_of({5000}).to(at::kComplexFloat).sin().sum().backward(at::ones({}, at::kComplexFloat)); }).empty());
 }
