@@ -42,7 +42,7 @@ FoundLibrary open() {
     const char* const error = dlerror();
     errors += base::format("{}{}", errors.empty() ? "" : "; ", error == nullptr ? "unknown error" : error);
   }
-  if (library == nullptr) return {nullptr, base::format("what captures CUDA graphs could not be loaded ({})", errors)};
+  if (library == nullptr) return {nullptr, base::format("the library that captures CUDA graphs could not be loaded ({})", errors)};
   const auto entry = reinterpret_cast<CudaGraphsEntry>(dlsym(library, HINDCAST_CUDA_GRAPHS_ENTRY));
   if (entry == nullptr || entry()->version != kCudaGraphsVersion)
     return {nullptr, base::format("{} is not of this build of hindcast: install both from one build", kGraphLibrary)};

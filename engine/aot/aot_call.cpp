@@ -220,10 +220,10 @@ std::optional<detail::FunctionOutput> AotCall::run_and_compare(const std::shared
   const std::vector<at::Tensor> expected = call_.function(copies).tensors;
   after.restore();
   if (const auto difference = find_difference(output->tensors, expected)) {
-    throw std::runtime_error(base::format(
-        "hindcast::aot_function: the function gives something else than the program that was traced of it: {}. Something that it reads "
-        "besides its arguments has changed (a number that a lambda captured, a branch): make it an argument",
-        *difference));
+    throw std::runtime_error(
+        base::format("hindcast::aot_function: the function's result differs from that of its traced program: {}. Something that it reads "
+                     "besides its arguments has changed (a number that a lambda captured, a branch): make it an argument",
+                     *difference));
   }
   return output;
 }

@@ -50,7 +50,7 @@ void Choice::make() const {
   if (!last) return;
   is_faster = is_faster && saves_work(*last) && last->last.clock_us <= last->plain.clock_us;
   HC_LOG(Aot, Info, "convolutions of a function: {:.0f} us of CPU time as they are, {:.0f} us channels-last with all copies{}",
-         last->plain.cpu_us, last->last.cpu_us, is_faster ? ": they work so from now on" : "");
+         last->plain.cpu_us, last->last.cpu_us, is_faster ? ": they run channels-last from now on" : "");
   if (!is_faster || of.expired()) return;
   PairRequest request{options, lasting, with_gradients, former->tangents, {}};
   request.leaves = leaves;

@@ -56,7 +56,7 @@ cache::KeyBytes key_of(const detail::FunctionCall& call) {
 
 // Why the call must run eagerly; nullptr if it need not.
 const char* why_eager(const detail::FunctionCall& call) {
-  if (capture::Recorder::current() != nullptr) return "it is called where something else is recorded";
+  if (capture::Recorder::current() != nullptr) return "it is called while something else is being recorded";
   if (const auto* saved = hooks::current_saved_tensor_hooks(); saved != nullptr && saved->must_repeat()) {
     return "it is called in a checkpoint, where it has to save the same in the recomputation, whatever was compiled meanwhile";
   }
@@ -68,7 +68,7 @@ const char* why_eager(const detail::FunctionCall& call) {
   for (const at::Tensor& input : call.inputs) {
     if (!input.defined()) continue;
     if (!capture::is_plain(input)) return "an input is not a plain strided tensor";
-    if (codegen::backend_of(input.device().type()) == nullptr) return "an input is on a device that hindcast does not take";
+    if (codegen::backend_of(input.device().type()) == nullptr) return "an input is on a device that hindcast does not support";
     if (input.is_inference() && !c10::InferenceMode::is_enabled()) return "an input is an inference tensor";
   }
   return nullptr;

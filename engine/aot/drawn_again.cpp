@@ -28,7 +28,7 @@ bool draws_atens(const AotContext& context) { return context.draws_atens.load(st
 void note_draws(AotContext& context) {
   if (draws_atens(context) || !may_be_drawn_again()) return;
   draw_atens(context);
-  HC_LOG(Aot, Info, "a function draws ATen's random numbers from now on: somebody may want to draw them again");
+  HC_LOG(Aot, Info, "a function draws ATen's random numbers from now on: they may have to be drawn again");
 }
 
 void draw_atens(AotContext& context) { context.draws_atens.store(true, std::memory_order_relaxed); }

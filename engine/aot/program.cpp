@@ -89,7 +89,7 @@ class PlanRun {
 
 // A program of the user's compiler runs as a whole, so sizes cannot be bound in the middle of it.
 bool binds_nothing(const capture::Graph& graph) {
-  if (!graph.unbacked.empty()) HC_LOG(Aot, Info, "ATen runs graph {} in place of what was compiled: sizes depend on data", graph.id);
+  if (!graph.unbacked.empty()) HC_LOG(Aot, Info, "ATen runs graph {} instead of the compiled program: sizes depend on data", graph.id);
   return graph.unbacked.empty();
 }
 

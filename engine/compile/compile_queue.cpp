@@ -85,8 +85,7 @@ void compile(CompileJob job, bool in_background) {
   if (is_added) return;
   if (const auto slot = shared->slot.lock()) slot->give_up();
   stats_recorder().add_dropped_check();
-  HC_LOG(CompiledAutograd, Info, "a graph stays with ATen: the checks that wait for their turn hold {} MiB already",
-         kMostWaitingBytes >> 20);
+  HC_LOG(CompiledAutograd, Info, "a graph stays with ATen: the pending checks already hold {} MiB", kMostWaitingBytes >> 20);
 }
 
 }  // namespace hindcast::engine

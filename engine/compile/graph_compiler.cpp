@@ -18,8 +18,8 @@ std::vector<SegmentFunction> compile_segments(const Options& options, const std:
     HC_LOG(CompiledAutograd, Warning, "the graph compiler failed on graph {}: {}; it is replayed through ATen", graph->id,
            base::first_line(error));
   } catch (...) {
-    HC_LOG(CompiledAutograd, Warning, "the graph compiler failed on graph {} with what is no std::exception; it is replayed through ATen",
-           graph->id);
+    HC_LOG(CompiledAutograd, Warning,
+           "the graph compiler failed on graph {} with an exception that is not a std::exception; it is replayed through ATen", graph->id);
   }
   stats_recorder().add_compiler_failure();
   return {};

@@ -29,7 +29,7 @@ void check_passes(const codegen::Optimised& optimised, const capture::ReplayChec
   for (auto& [value, tensor] : expected.results) value = optimised.replacement_of(value);
   const auto zeros = optimised.keeps_signs_of_zeros ? capture::Zeros::Signed : capture::Zeros::Unsigned;
   if (const auto wrong = verify_graph(*optimised.graph, expected, zeros)) {
-    refuse(base::format("behind the passes over it, {}\n{}", *wrong, optimised.graph->print()));
+    refuse(base::format("after the passes over it, {}\n{}", *wrong, optimised.graph->print()));
   }
 }
 

@@ -131,7 +131,8 @@ bool RecordedRegion::fits(const RegionCall& call) {
   try {
     if (!move_alike(places) || !recording_->move(moved)) return false;
   } catch (const std::exception& error) {
-    HC_LOG(CudaGraphs, Warning, "graph {}: kernels could not be told of a new address: {}", call.plan.graph().id, base::first_line(error));
+    HC_LOG(CudaGraphs, Warning, "graph {}: the addresses of kernels could not be updated: {}", call.plan.graph().id,
+           base::first_line(error));
     return false;
   }
   for (size_t i = 0; i < inputs_.size(); ++i) note_place(inputs_[i], call.slots[region_.inputs[i]]);

@@ -20,7 +20,7 @@ void quietly(Do something) noexcept {
   try {
     something();
   } catch (const std::exception& error) {
-    HC_LOG(CompiledAutograd, Warning, "nan_guard: a tensor was not looked at: {}", base::first_line(error));
+    HC_LOG(CompiledAutograd, Warning, "nan_guard: a tensor was not checked: {}", base::first_line(error));
   }
 }
 

@@ -179,7 +179,7 @@ std::string describe_origin(const std::vector<Leg>& legs, const capture::Collect
     text = format("they begin in {} or later: these nodes ran as themselves and cannot be replayed", place(collected, legs.back().call));
   } else {
     text = "where they began was not found: replayed through ATen, all is finite";
-    if (changed == 0) text += ". A kernel rounds otherwise, or a tensor was written to behind autograd's back";
+    if (changed == 0) text += ". A kernel rounds differently, or a tensor was written to behind autograd's back";
   }
   if (changed != 0)
     text += format(

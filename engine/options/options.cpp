@@ -64,7 +64,7 @@ const Compiler& default_compiler() {
 }
 
 void check(const Options& options) {
-  if (options.limit == 0) throw std::invalid_argument("hindcast::Options::limit: 0, expected at least 1 capture a structure");
+  if (options.limit == 0) throw std::invalid_argument("hindcast::Options::limit: 0, expected at least 1 capture per structure");
   if (options.cache_bytes == 0) throw std::invalid_argument("hindcast::Options::cache_bytes: 0, expected at least 1 byte");
   if (options.cuda_graph_bytes == 0) throw std::invalid_argument("hindcast::Options::cuda_graph_bytes: 0, expected at least 1 byte");
   if (options.cache_size == 0) throw std::invalid_argument("hindcast::Options::cache_size: 0, expected at least 1 structure");
