@@ -7,8 +7,7 @@
 `whole` is a call's time, `engine` the part of it that C++ needs for the program, the kernels of the optimizer, or the backward, as the
 library measures it. Each part reads the clock twice, and one of these reads counts as `above`. `above` is the difference, and `budget` what
 it may be. All three are of the block in which `above` is the least. `of stock` has a small backward's time over PyTorch's, block by block,
-the median. Exit status 1: a row is above its
-budget.
+the median. Exit status 1: a row is above its budget.
 """
 
 import argparse

@@ -1,7 +1,6 @@
 // A process that has used hindcast and now has no guard must run the stock engine as fast as one that never enabled it. Here stock_us is
 // the process that never did, hindcast_us this one after an enable(), without a guard; both are the stock engine, so ratio is 1 up to
-// noise.
-// `guard/cost` is the price of a guard itself.
+// noise. `guard/cost` is the price of a guard itself.
 
 #include <chrono>
 

@@ -18,7 +18,6 @@
 // each, and the order is reversed every time, so that clock drift or other load affects all of them alike. A block's value is the median of
 // its backwards; a row reports the median and the quartiles over its blocks. Only `loss.backward()` is timed, and what the workload runs
 // after it: the forward, the zeroing of gradients and the end of the graph are not.
-// and the end of the graph are not.
 
 namespace hindcast::bench {
 

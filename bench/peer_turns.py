@@ -22,7 +22,7 @@ def quotients(over, under):
 
 
 def settle(trim=False):
-    """Waits for hindcast's kernels, which are compiled in the background."""
+    """Waits for hindcast's kernels, which are compiled in the background. With `trim` also frees the memory that it keeps."""
     if "hindcast" in sys.modules:
         sys.modules["hindcast"].wait()
         if trim:

@@ -29,7 +29,7 @@ struct LogParts {
   T fraction;  // f
 };
 
-/// For a positive normal number; undefined for others.
+/// For a positive normal number; the result for others is unspecified.
 template <class T>
 HC_DEVICE LogParts<T> split_normal(T x) {
   using F = Float<T>;

@@ -633,7 +633,7 @@ class AotFunction:
         call("aot_reset", self._number)
 
     def _is_global(self) -> bool:
-        """A decorated function is pickled by its name, which each process looks up."""
+        """Whether this is the object found under its own name: then copies and pickles refer to it by name."""
         found: Any = sys.modules.get(getattr(self, "__module__", ""))
         for name in getattr(self, "__qualname__", "").split("."):
             found = getattr(found, name, None)

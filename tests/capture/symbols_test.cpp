@@ -1,4 +1,4 @@
-// One expression has one id, a decision is recorded once, and new values evaluate to the same results.
+// One expression has one id, a decision is recorded once, and everything is the same again at new values.
 
 #include "hindcast/symbols.h"
 

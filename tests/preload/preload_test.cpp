@@ -43,7 +43,7 @@ Ended run_preloaded(const std::string& command, const std::string& environment =
   return run("env HINDCAST_COMPILER=eager HINDCAST_BACK_OFF=0 " + environment + " LD_PRELOAD=" + library + " " + command);
 }
 
-/// How many backwards were taken over by the reports, one number per process.
+/// How many backwards were taken over according to the reports, one number per process.
 std::vector<int> taken_over(const std::string& text) {
   static const std::regex kRow("taken over +([0-9]+)");
   std::vector<int> counts;

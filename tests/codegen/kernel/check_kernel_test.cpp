@@ -16,7 +16,7 @@
 namespace hindcast::tests {
 namespace {
 
-/// A graph, and the values around its one kernel, computed by ATen.
+/// A graph, and the values of its one kernel, computed by ATen.
 struct Captured {
   /// Of x.mul(2).tanh().
   explicit Captured(at::ScalarType type = at::kFloat) {

@@ -43,7 +43,7 @@ TEST(Concats, OfOneKernelAreNoStepOfTheirOwn) {
 }
 
 TEST(Concats, OfOtherPartsAreATens) {
-  EXPECT_EQ(concats_left([] {  // a matrix product computes one of them
+  EXPECT_EQ(concats_left([] {  // a matrix product computes one of the parts
               const auto parts = near_leaf({20, 40}, kFloats).chunk(2, 1);
               (parts[0].mm(parts[1]) + parts[0].tanh()).sum().backward();
             }),

@@ -111,7 +111,7 @@ TEST(OwnGradients, OfAProductAlone) {
       {.units_in_double = 64});
 }
 
-// The leaf gets a view of the incoming gradient, through which kernels read: the user's tensor must not change owner.
+// The leaf gets a view of the incoming gradient, through which kernels read: the user's memory stays the user's.
 TEST(OwnGradients, OfAViewOfWhatComesIn) {
   for (const int64_t rows : {kRows, int64_t{32}}) {
     expect_near_grads(

@@ -112,7 +112,7 @@ TEST(CalledInABackward, ACheckpointOfAFunctionThatRunsAsItIsWithoutGradMode) {
   EXPECT_GE(f.stats().hits, 4U);
 }
 
-// A forward without history, and later one with history from the same generator state, as gradient caching for large batches does.
+// A forward without history, and later one with history from the same generator state, as in gradients of large batches.
 TEST(CalledInABackward, WithoutHistoryFirstAndWithItThen) {
   const auto f = aot_function(&drop, with_kernels());
   at::Generator generator = at::detail::getDefaultCPUGenerator();

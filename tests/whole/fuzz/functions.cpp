@@ -157,7 +157,7 @@ void drop_what_functions_hide(Program& program) {
   const Hidden hidden(program);
   // Where gradients of some inputs are asked for, values keep others on the way to a function than on the way to those.
   const bool asks = std::any_of(program.calls.begin(), program.calls.end(), [](const Call& call) { return !call.inputs.empty(); });
-  // A hook that a function registers there is lost.
+  // A hook that a function registers there leaves no trace.
   const auto is_outside = [&](int value) {
     return std::any_of(program.leaves.begin(), program.leaves.end(), [&](const Leaf& leaf) { return leaf.outside && leaf.value == value; });
   };

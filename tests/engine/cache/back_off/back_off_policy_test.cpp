@@ -27,7 +27,7 @@ NextCalls until_timed(BackOffPolicy& policy, Gain gain, const void* program, int
   return next;
 }
 
-/// Programs that take `program_ns` and the function alternate.
+/// A program that takes `program_ns` and the function alternate.
 NextCalls compare(BackOffPolicy& policy, const void* program, uint64_t program_ns, uint64_t own_ns) {
   NextCalls next = kTimed;
   for (int i = 0; i < kTurns && next == kTimed; ++i) {
