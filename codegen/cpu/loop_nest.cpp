@@ -73,11 +73,11 @@ class Nest {
       if (packs_rows_) {
         std::copy(corner.begin(), corner.end(), at.begin());
         for (size_t n = 0; n < read_through_.size(); ++n) {
-          const size_t i = read_through_[n];
+          const size_t i = read_through_[n], left = read_through_.size() - n;
           at[i] = copy_of(n);
-          const bool is_repeated = n >= read_through_.size() - repeated_.size();
+          const bool is_repeated = left <= repeated_.size();
           if (is_repeated && copied[n].first == corner[i] && copied[n].second >= rows) continue;
-          if (is_repeated) parts[i] = {0, rows, 0, columns};
+          if (left <= repeated_.size() + numbers_.size()) parts[i] = {0, rows, 0, columns};
           copy(n, i);
           copied[n] = {corner[i], rows};
         }
@@ -122,11 +122,15 @@ class Nest {
                     : !padded_.empty() ? std::min(kZeros, inner_.size)
                                        : inner_.size;
     packs_rows_ = !one_by_one && may_pack_rows();
-    if (packs_rows_) read_through_.insert(read_through_.end(), repeated_.begin(), repeated_.end());
+    if (packs_rows_) {
+      odd_.clear();  // all in `numbers_`
+      read_through_.insert(read_through_.end(), numbers_.begin(), numbers_.end());
+      read_through_.insert(read_through_.end(), repeated_.begin(), repeated_.end());
+    }
     // If nothing is copied, a tile has the minimum number of elements per thread.
     tile_rows_ = std::clamp<int64_t>(grain / tile_columns_, 1, rows_->size);
     if (!odd_.empty() || packs_rows_) tile_rows_ = std::min(kTileRows, rows_->size);
-    if (packs_rows_ && padded_.empty()) tile_rows_ = std::clamp<int64_t>(kPacked / tile_columns_, 1, tile_rows_);
+    if (packs_rows_ && padded_.empty()) tile_rows_ = std::clamp<int64_t>(kPacked / tile_columns_, 1, rows_->size);
     row_tiles_ = ceil_of(rows_->size, tile_rows_);
     column_tiles_ = ceil_of(inner_.size, tile_columns_);
     pitch_ = tile_columns_ + (packs_rows_ ? 0 : kPad);
@@ -139,25 +143,33 @@ class Nest {
     return std::any_of(nest_.begin(), nest_.end(), [&](const Loop& loop) { return !span_of(loop, i).is_all_of(loop.size); });
   }
 
+  bool is_number_of_row(size_t i) const { return inner_.steps[i] == 0 && widths_[i] != 0; }
+
   // Whether short rows can be packed: rows of padded tensors are copied with their zeros, to have the layout of all other tensors, and a
-  // short row that is broadcast is repeated.
+  // short row that is broadcast is repeated, as is one number per row.
   bool may_pack_rows() {
-    if (!odd_.empty() || tile_columns_ != inner_.size || inner_.size >= kTileColumns) return false;
+    if (tile_columns_ != inner_.size || inner_.size >= kTileColumns) return false;
+    for (const size_t i : odd_) {
+      if (!is_number_of_row(i) || is_cut(i)) return false;
+      numbers_.push_back(i);
+    }
     for (size_t i = 0; i < widths_.size(); ++i) {
+      if (std::find(numbers_.begin(), numbers_.end(), i) != numbers_.end()) continue;
       const bool is_padded = std::find(padded_.begin(), padded_.end(), i) != padded_.end();
       const bool goes_on = rows_->size == 1 || rows_->steps[i] == inner_.steps[i] * inner_.size;
       if (is_padded ? widths_[i] == 0 : !goes_on && (rows_->steps[i] != 0 || widths_[i] == 0)) return false;
       if (!is_padded && !goes_on) repeated_.push_back(i);
     }
-    return !padded_.empty() || !repeated_.empty();
+    return !padded_.empty() || !repeated_.empty() || !numbers_.empty();
   }
 
-  // Chooses the loop for a tile's rows: the outer loop with the smallest stride in the first odd tensor.
+  // Chooses the loop for a tile's rows: the outer loop with the smallest stride in the first odd tensor with several elements per row.
   void choose_rows() {
     rows_ = &one_;
+    const auto odd = std::find_if(odd_.begin(), odd_.end(), [&](size_t i) { return !is_number_of_row(i); });
     for (size_t d = nest_.size() - 1; d-- > 0;) {
       const Loop& loop = nest_[d];
-      if (rows_ == &one_ || (!odd_.empty() && std::abs(loop.steps[odd_[0]]) < std::abs(rows_->steps[odd_[0]]))) rows_ = &loop;
+      if (rows_ == &one_ || (odd != odd_.end() && std::abs(loop.steps[*odd]) < std::abs(rows_->steps[*odd]))) rows_ = &loop;
     }
     for (size_t d = nest_.size() - 1; d-- > 0;) {
       if (&nest_[d] != rows_) outer_.push_back(&nest_[d]);
@@ -192,7 +204,8 @@ class Nest {
   c10::SmallVector<const Loop*, 4> outer_;    // innermost first
   c10::SmallVector<size_t, 8> odd_;           // tensors with another stride than the kernel's
   c10::SmallVector<size_t, 8> padded_;        // padded tensors
-  c10::SmallVector<size_t, 8> read_through_;  // padded tensors with the kernel's stride; then, if rows are packed, those of `repeated_`
+  c10::SmallVector<size_t, 8> read_through_;  // padded tensors with the kernel's stride; then, if rows are packed, the next two
+  c10::SmallVector<size_t, 8> numbers_;       // tensors of one number per row
   c10::SmallVector<size_t, 8> repeated_;      // tensors that are one broadcast row
   bool packs_rows_ = false;
   int64_t tile_rows_ = 1, tile_columns_ = 1, row_tiles_ = 1, column_tiles_ = 1;

@@ -116,6 +116,7 @@ class RowCall final : public RowFrame {
     run_arranged(launch, call.leaves != nullptr ? kernel_->rows_to_leaves : kernel_->rows, call.scalars.data());
   }
 
+  // As ATen's gather() does, which raises a RuntimeError in Python.
   void check_indices(const Rows& launch) const {
     for (const size_t load : checked_) {
       const Loop& inner = launch.rows.back();
@@ -131,7 +132,7 @@ class RowCall final : public RowFrame {
   static void check_indices(const char* at, int64_t count, int64_t step, int64_t columns) {
     for (int64_t i = 0; i < count; ++i, at += step) {
       const int64_t index = *reinterpret_cast<const int64_t*>(at);
-      TORCH_CHECK_INDEX(index >= 0 && index < columns, "index ", index, " is out of bounds for a dimension of size ", columns);
+      TORCH_CHECK(index >= 0 && index < columns, "index ", index, " is out of bounds for a dimension with size ", columns);
     }
   }
 

@@ -386,6 +386,7 @@ std::optional<AccessPattern> OpenGroup::pattern_of(ValueId id, const Access& acc
     for (size_t i = shape.size(); i-- > 1;) stride[i - 1] = stride[i] * symbols.hint(shape[i]);
   }
   std::optional<int64_t> innermost;
+  int64_t repeats = 1;  // of an element, one after the other along the innermost axes
   bool stands_still = true, stands_still_in_segment = true;
   std::vector<int64_t> inside(shape.size(), 1);  // by dim: the product of its axes' sizes so far
   for (size_t axis = domain.size(); axis-- > 0;) {
@@ -398,10 +399,15 @@ std::optional<AccessPattern> OpenGroup::pattern_of(ValueId id, const Access& acc
     }
     if (size == 1 || (columns != 0 && !(columns >> axis & 1))) continue;
     if (!innermost) innermost = step;
+    if (stands_still && step == 0) repeats *= size;
     stands_still = stands_still && step == 0;
     stands_still_in_segment = stands_still_in_segment && (step == 0 || (channels >> axis & 1));
   }
-  if (columns == 0) return innermost && *innermost == 0 ? AccessPattern::Broadcast : AccessPattern::Dense;
+  if (columns == 0) {
+    // One number for each of many short rows: on a CPU, repeating it costs less than a call of the kernel for each row (cpu/loop_nest.h).
+    const bool is_repeated = repeats < kShortRow && !stands_still && value.device.is_cpu() && !group_.body.product;
+    return innermost && *innermost == 0 && !is_repeated ? AccessPattern::Broadcast : AccessPattern::Dense;
+  }
   if (stands_still) return AccessPattern::Broadcast;
   if (channels != 0 && stands_still_in_segment) return AccessPattern::PerSegment;
   return innermost == 1 ? std::optional(AccessPattern::Dense) : std::nullopt;

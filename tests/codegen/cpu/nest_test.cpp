@@ -56,6 +56,12 @@ void expect_sums(at::ScalarType type) {
     check(numbers({rows, columns}), numbers({rows, columns}));
     check(numbers({2 * rows, 3 * columns}).slice(0, 0, {}, 2).slice(1, 1, {}, 3), numbers({rows, columns}));
     check(numbers({rows, columns}), numbers({columns}).expand({rows, columns}));
+    // One number per row, also per row of each block or of all blocks alike.
+    check(numbers({rows, columns}), numbers({rows, 1}).expand({rows, columns}));
+    check(numbers({4, rows, columns}), numbers({4, rows, 1}).expand({4, rows, columns}));
+    check(numbers({4, rows, columns}), numbers({rows, 1}).expand({4, rows, columns}));
+    check(numbers({4, rows, columns}), numbers({4, 1, 1}).expand({4, rows, columns}));
+    check(numbers({4, columns, rows}).transpose(1, 2), numbers({4, rows, 1}).expand({4, rows, columns}));
     check(numbers({rows, columns}), numbers({columns, rows, 2}).select(2, 1).t());
     // One row for all rows of a block, different in each block or the same in all.
     check(numbers({7, rows, columns}), numbers({7, 1, columns}).expand({7, rows, columns}));

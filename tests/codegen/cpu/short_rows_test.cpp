@@ -65,6 +65,24 @@ TEST(ShortRows, Angles) {
   expect_near_eager(function, {at::randn({70, 3}, at::kDouble) * 1e5, at::randn({70, 3}, at::kDouble)});
 }
 
+// Without sums: each number is repeated, so that the loop goes through many rows.
+TEST(ShortRows, NumbersOfRowsInPointwiseOps) {
+  for (const at::DimVector& sizes : {at::DimVector{1, 2}, {500, 3}, {6, 50, 7}, {2000, 15}}) {
+    SCOPED_TRACE(at::IntArrayRef(sizes));
+    at::DimVector of_rows = sizes;
+    of_rows.back() = 1;
+    const Tensors given = {at::randn(sizes, at::kDouble), at::rand(of_rows, at::kDouble) + 0.5, at::randn(sizes.back(), at::kDouble)};
+    expect_near_eager([](const Tensors& in) { return Tensors{(in[0] / in[1] + in[2]).tanh() * in[1]}; }, given);
+    expect_near_grads(
+        [&](at::TensorOptions options) {
+          const auto x = near_leaf(sizes, options), of_row = near_leaf(of_rows, options);
+          (x * of_row.exp() + x).tanh().sum().backward();
+          return std::vector{x.grad(), of_row.grad()};
+        },
+        {.units_in_double = 8});
+  }
+}
+
 TEST(ShortRows, TransposedRows) {
   const Function function = [](const Tensors& in) { return Tensors{(in[0] * 2).softmax(-1) * in[1]}; };
   const Tensors given = {at::randn({5, 70}).t(), at::randn({70, 10}).slice(1, 0, 10, 2)};
