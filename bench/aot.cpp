@@ -252,6 +252,12 @@ void register_aot(const Settings& settings) {
       add("xformers/" + pattern.name + "/" + size, kFewPairs, {pattern.build, sizes});
     }
   }
+  for (const AotShortRows& rows : aot_short_rows()) {
+    for (const std::vector<int64_t>& sizes : rows.sizes) {
+      const std::string size = std::to_string(sizes[0]) + "x" + std::to_string(sizes[1]);
+      add("short_rows/" + rows.name + "/" + size, kPairs, {rows.build, sizes});
+    }
+  }
   for (const auto& [name, build] : aot_models()) add(name, kFewPairs, {nullptr, {}, build});
   for (const auto& [name, build] : aot_models()) first(name, kSlowPairs, build);
   first("cosines/1024x2048", kSlowPairs, [] { return four_cosines({1024, 2048}); });

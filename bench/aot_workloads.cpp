@@ -55,6 +55,48 @@ AotWork bias_dropout_residual_norm(at::IntArrayRef sizes) {
   return drawing(of_leaves(function, {whole(sizes), of_width(sizes), whole(sizes), of_width(sizes), of_width(sizes)}));
 }
 
+// ---- rows of a few elements
+
+AotWork loss_of(std::function<Tensor(const Tensors&)> function, Tensors leaves) { return {std::move(function), leaves, leaves, {}}; }
+
+AotWork cross_entropy(at::IntArrayRef sizes) {
+  const Tensor target = at::randint(sizes[1], {sizes[0]}, at::kLong);
+  return loss_of([target](const Tensors& in) { return at::cross_entropy_loss(in[0], target); }, {whole(sizes)});
+}
+
+// The surrogate and the entropy of a policy of a few actions.
+AotWork policy(at::IntArrayRef sizes) {
+  const Tensor action = at::randint(sizes[1], {sizes[0], 1}, at::kLong);
+  const auto function = [action](const Tensors& in) {
+    const Tensor log_probs = at::log_softmax(in[0], 1);
+    const Tensor entropy = -(log_probs.exp() * log_probs).sum(1);
+    return -(log_probs.gather(1, action).squeeze(1).exp() + 0.01 * entropy).mean();
+  };
+  return loss_of(function, {whole(sizes)});
+}
+
+AotWork softmax(at::IntArrayRef sizes) {
+  return loss_of([](const Tensors& in) { return (at::softmax(in[0], -1) * in[0]).sum(); }, {whole(sizes)});
+}
+
+AotWork norm(at::IntArrayRef sizes) {
+  const auto function = [](const Tensors& in) { return at::layer_norm(in[0], {in[0].size(-1)}).square().sum(); };
+  return loss_of(function, {whole(sizes)});
+}
+
+AotWork scaled(at::IntArrayRef sizes) {
+  return loss_of([](const Tensors& in) { return (in[0] * in[1]).tanh().sum(); }, {whole(sizes), leaf(at::rand({sizes[0], 1}) + 0.5)});
+}
+
+// Directions and lengths of edges, as in a force field.
+AotWork directions(at::IntArrayRef sizes) {
+  const auto function = [](const Tensors& in) {
+    const Tensor length = (in[0].square().sum(-1, true) + 1).sqrt();
+    return (in[0] / length * in[1]).sin().sum();
+  };
+  return loss_of(function, {whole(sizes), leaf(at::rand({sizes[0], 1}))});
+}
+
 }  // namespace
 
 AotWork four_cosines(at::IntArrayRef sizes) {
@@ -77,6 +119,18 @@ const std::vector<AotPattern>& aot_patterns() {
       {"bias_dropout_residual_norm", bias_dropout_residual_norm},
   };
   return patterns;
+}
+
+const std::vector<AotShortRows>& aot_short_rows() {
+  static const std::vector<AotShortRows> all = {
+      {"cross_entropy", cross_entropy, {{128, 10}, {8192, 10}}},
+      {"policy", policy, {{64, 2}, {4096, 4}}},
+      {"softmax", softmax, {{65536, 4}}},
+      {"layer_norm", norm, {{65536, 4}}},
+      {"scaled", scaled, {{500, 3}, {65536, 4}}},
+      {"directions", directions, {{3000, 3}}},
+  };
+  return all;
 }
 
 const std::vector<AotModel>& aot_models() {

@@ -36,6 +36,14 @@ struct AotPattern {
 };
 const std::vector<AotPattern>& aot_patterns();
 
+/// Functions of rows of a few elements.
+struct AotShortRows {
+  std::string name;
+  AotWork (*build)(at::IntArrayRef sizes);
+  std::vector<std::vector<int64_t>> sizes;
+};
+const std::vector<AotShortRows>& aot_short_rows();
+
 /// Models with their losses, as functions without arguments.
 struct AotModel {
   std::string name;
