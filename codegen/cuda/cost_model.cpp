@@ -62,6 +62,8 @@ class CudaCostModel final : public CostModel {
 
   // Memory belongs to the stream that it was allocated on, which may differ from the backward's: after a result in it is freed, the other
   // stream could reuse it too early. And LibTorch's allocator provides new memory equally fast.
+  bool checks_indices() const override { return false; }
+  bool repeats_numbers_of_rows() const override { return false; }
   bool is_memory_worth_taking(int64_t /*bytes*/) const override { return false; }
 
   // A branch skips the code for far angles.

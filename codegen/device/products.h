@@ -47,19 +47,18 @@ struct ProductBlocks {
   void (*copy_panel[2][2])(const Factors<T>& factors, long first, long columns, T* panel);
   /// At most kBlockRows rows of a, starting at `a`, times a panel, to `block`. First for a plain a, then for a transposed one.
   void (*multiply[2][2])(long rows, const T* a, long a_step, const T* panel, long panel_step, long depth, T* block, long block_step);
-  /// Rows of a, from `a` on, times all columns of a transposed b, element by element.
+  /// Rows of a, starting at `a`, times all columns of a transposed b, element by element.
   void (*multiply_few)(long rows, const T* a, const Factors<T>& factors, long columns, T* block, long block_step);
 };
 
-/// Whether the columns, such as the values or the few scores of a policy, leave a panel so empty that sums of products along the depth are
-/// faster. To add up the lanes of such a sum takes as long as some 16 vectors.
-template <class T>
-HC_DEVICE bool are_few(long columns, long depth) {
-  return columns * (depth / kLanes<T> + 16) <= depth;
-}
-
 /// Bytes of b that are used for some rows before the next rows: this many stay in the second-level cache.
 inline constexpr long kBytesAtOnce = 1 << 18;
+/// Whether the columns, such as the few scores of a policy, leave a panel so empty that sums of products along the depth are faster. To add
+/// up the lanes of such a sum takes as long as some 16 vectors. Each row reads all of b.
+template <class T>
+HC_DEVICE bool are_few(long columns, long depth) {
+  return columns * (depth / kLanes<T> + 16) <= depth && columns * depth * (long)sizeof(T) <= kBytesAtOnce;
+}
 /// Columns of adjacent blocks.
 template <class T>
 inline constexpr long kMostColumns = 1024 / sizeof(T);

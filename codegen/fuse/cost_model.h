@@ -92,6 +92,10 @@ class CostModel {
   /// Whether a kernel writes the parts of a concat to their places in the result, in contiguous pieces of `piece` elements; otherwise ATen
   /// copies them there.
   virtual bool is_concat_written_in_place(int64_t piece) const = 0;
+  /// Whether a call checks indices of columns before the kernel reads them (BodyLoad::is_checked).
+  virtual bool checks_indices() const = 0;
+  /// Whether a kernel of ops without sums reads one number for each of many short rows repeated, as many times as the row has elements.
+  virtual bool repeats_numbers_of_rows() const = 0;
   /// Whether a result of so many bytes reuses the memory of an operand at its last use; otherwise it gets new memory.
   virtual bool is_memory_worth_taking(int64_t bytes) const = 0;
   /// Whether a kernel with so many sin, cos or tan has their forms for far angles inlined; otherwise it calls them.

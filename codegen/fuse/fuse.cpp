@@ -104,6 +104,7 @@ class Fuser {
     if (is_new) member = describe(graph_, graph_.instrs[i]);
     if (is_new && member && member->device->type() != costs_.device()) member.reset();
     if (is_new && member && member->product_shape && !costs_.is_worth_it(*member->product_shape)) member.reset();
+    if (is_new && member && member->checks_indices && !costs_.checks_indices()) member.reset();
     if (is_new && member && is_returned_sum_of_all(i, *member)) member.reset();
     if (is_new && member && member->segmented_norm && !costs_.is_worth_it(*member->segmented_norm)) member.reset();
     return member;
@@ -167,7 +168,7 @@ class Fuser {
   bool join(uint32_t i) {
     const auto& member = member_of(i);
     if (member && member->kind == Member::Kind::Concat) return join_concat(i, *member);
-    if (!member || !find_place(OpenGroup(graph_, views_), *member)) return false;
+    if (!member || !find_place(OpenGroup(graph_, views_, costs_), *member)) return false;
 
     for (const MemberOperand& operand : member->operands) {
       if (is_view(source_of(operand.value))) make_available(source_of(operand.value));
@@ -198,7 +199,7 @@ class Fuser {
     }
     if (into == base::kNoIndex) {
       into = static_cast<uint32_t>(open_.size());
-      open_.push_back({OpenGroup(graph_, views_), {}});
+      open_.push_back({OpenGroup(graph_, views_, costs_), {}});
       place = find_place(open_[into].group, *member);
     }
     add(i, into, *member, *place);
@@ -210,7 +211,7 @@ class Fuser {
     for (const ValueId factor : member.factors) make_available(factor);
     for (const MemberOperand& operand : member.operands) make_available(operand.value);
     const auto into = static_cast<uint32_t>(open_.size());
-    open_.push_back({OpenGroup(graph_, views_), {}});
+    open_.push_back({OpenGroup(graph_, views_, costs_), {}});
     add(i, into, member, *find_place(open_[into].group, member));
   }
 
@@ -241,7 +242,7 @@ class Fuser {
   }
 
   bool merge(uint32_t into, uint32_t from) {
-    Open merged{OpenGroup(graph_, views_), open_[into].sinks};
+    Open merged{OpenGroup(graph_, views_, costs_), open_[into].sinks};
     std::vector<uint32_t> members = open_[into].group.group().members;
     const std::vector<uint32_t>& others = open_[from].group.group().members;
     members.insert(members.end(), others.begin(), others.end());

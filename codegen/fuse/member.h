@@ -64,6 +64,7 @@ struct Member {
   bool is_stack = false;                             // Concat: concat_dim is new, the operands do not have it
   int64_t bytes = 0;                                 // of its largest result, at capture
   RowForward forward = RowForward::None;             // Rows: for the cost model, if the op is not fused with others
+  bool checks_indices = false;                       // Rows: indices of columns must be checked
   std::optional<SegmentedNorm> segmented_norm = {};  // for the cost model
   std::optional<BodyProduct> product = {};           // Product
   std::optional<ProductShape> product_shape = {};    // Product: for the cost model

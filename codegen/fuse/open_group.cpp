@@ -373,6 +373,10 @@ bool OpenGroup::is_cut(ValueId value, const Access& access, size_t dim) const {
   return !access.offsets.empty() && (!access.offsets[dim].empty() || graph_->values[value.index].sizes[dim] != access.sizes[dim]);
 }
 
+bool OpenGroup::repeats_numbers_of_rows_of(int64_t elements) const {
+  return elements < kShortRow && costs_->repeats_numbers_of_rows() && !group_.body.product;
+}
+
 // How the load varies along the columns, or, if the group has no rows, along the innermost axis whose size is not 1.
 std::optional<AccessPattern> OpenGroup::pattern_of(ValueId id, const Access& access, const Sizes& domain, uint32_t columns,
                                                    uint32_t channels) const {
@@ -404,8 +408,7 @@ std::optional<AccessPattern> OpenGroup::pattern_of(ValueId id, const Access& acc
     stands_still_in_segment = stands_still_in_segment && (step == 0 || (channels >> axis & 1));
   }
   if (columns == 0) {
-    // One number for each of many short rows: on a CPU, repeating it costs less than a call of the kernel for each row (cpu/loop_nest.h).
-    const bool is_repeated = repeats < kShortRow && !stands_still && value.device.is_cpu() && !group_.body.product;
+    const bool is_repeated = !stands_still && repeats_numbers_of_rows_of(repeats);
     return innermost && *innermost == 0 && !is_repeated ? AccessPattern::Broadcast : AccessPattern::Dense;
   }
   if (stands_still) return AccessPattern::Broadcast;

@@ -1,6 +1,7 @@
 #pragma once
 // A group under construction: whether an instr can join it, and its body after that.
 
+#include "codegen/fuse/cost_model.h"
 #include "codegen/fuse/group.h"
 #include "codegen/fuse/member.h"
 #include "codegen/fuse/views.h"
@@ -13,7 +14,7 @@ namespace hindcast::codegen {
 
 class OpenGroup {
  public:
-  OpenGroup(const capture::Graph& graph, const Views& views) : graph_(&graph), views_(&views) {}
+  OpenGroup(const capture::Graph& graph, const Views& views, const CostModel& costs) : graph_(&graph), views_(&views), costs_(&costs) {}
 
   /// How a member fits into the group, and the group's domain after it joins.
   struct Place {
@@ -73,6 +74,7 @@ class OpenGroup {
                                           uint32_t channels) const;
   bool counts(size_t load) const;
   int64_t elements_of_row() const;
+  bool repeats_numbers_of_rows_of(int64_t elements) const;
   bool is_cut(capture::ValueId value, const Access& access, size_t dim) const;
   bool is_cut_along(uint8_t axis) const;
   Access moved(const Access& access, const Place& place) const;
@@ -84,6 +86,7 @@ class OpenGroup {
 
   const capture::Graph* graph_;
   const Views* views_;
+  const CostModel* costs_;
   Group group_;
   std::unordered_map<uint32_t, Made> made_;
 };

@@ -311,7 +311,7 @@ bool nll_loss_backward(const Graph& graph, const Instr& instr, Member& member) {
 // Whether `index` has one index for each row of `sizes` along the dim, and rows are short: a kernel reads all columns.
 bool picks_from_short_rows(const Graph& graph, const Sizes& sizes, size_t dim, ValueId index) {
   const capture::Value& indices = graph.values[index.index];
-  if (indices.dtype != at::kLong || indices.sizes.size() != sizes.size() || !indices.device.is_cpu()) return false;
+  if (indices.dtype != at::kLong || indices.sizes.size() != sizes.size()) return false;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (i == dim ? graph.symbols->constant(indices.sizes[i]) != 1 : indices.sizes[i] != sizes[i]) return false;
   }
@@ -326,6 +326,7 @@ bool gather(const Graph& graph, const Instr& instr, Member& member) {
   if (!dim || !picks_from_short_rows(graph, member.sizes, *dim, args[2].values[0]) || !has_elements(graph, member)) return false;
   member.row_dims = 1u << *dim;
   for (const size_t i : {0, 2}) member.operands.push_back({args[i].values[0], 0});
+  member.checks_indices = true;
   member.build = [&args](BodyBuilder& body) {
     const Operand picked = body.one_hot(body.tensor(args[2]), body.tensor(args[0]), /*checks=*/true);
     body.result(0, body.reduce(kSumOfRow, picked), Extent::Row);
@@ -346,6 +347,7 @@ bool scatter_add(const Graph& graph, const Instr& instr, ValueId self, Member& m
   if (graph.values[source.index].dtype != graph.values[self.index].dtype || !has_elements(graph, member)) return false;
   member.row_dims = 1u << *dim;
   for (const ValueId value : {self, index, source}) member.operands.push_back({value, 0});
+  member.checks_indices = true;
   member.build = [self, index, source](BodyBuilder& body) {
     const Operand added = body.one_hot(body.tensor(index), body.tensor(source), /*checks=*/true);
     body.result(0, body.op("add", {body.tensor(self), added}), Extent::Element);

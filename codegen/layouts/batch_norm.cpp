@@ -1,6 +1,7 @@
 #include "codegen/layouts/batch_norm.h"
 
 #include "capture/graph/args.h"
+#include "codegen/fuse/body.h"
 #include "codegen/fuse/shapes.h"
 
 #include <c10/core/MemoryFormat.h>
@@ -192,8 +193,9 @@ bool has_ops_for_sums(const Graph& graph, const Instr& instr, const CostModel& c
   for (const size_t dim : {0, 2, 3}) {
     if (graph.symbols->hint(image.sizes[dim]) == 1) return false;
   }
-  if (!costs.is_worth_it(RowShape{.numel = hint_of_numel(*graph.symbols, image.sizes), .row = channels, .neighbours = channels}))
-    return false;
+  const int64_t numel = hint_of_numel(*graph.symbols, image.sizes);
+  if (channels < kShortRow && !costs.is_call_bound(numel)) return false;
+  if (!costs.is_worth_it(RowShape{.numel = numel, .row = channels, .neighbours = channels})) return false;
   if (is_backward) {
     const bool train = is_true(args[7]);
     return is_bool(args[7]) && is_number(args[8]) && is_tensor(args[train ? 5 : 3]) && is_tensor(args[train ? 6 : 4]);

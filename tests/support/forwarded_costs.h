@@ -18,6 +18,8 @@ class ForwardedCosts : public codegen::CostModel {
   bool is_worth_it(const codegen::SingleOp& op) const override { return of().is_worth_it(op); }
   bool is_padding_read_through(int64_t numel, int64_t padded) const override { return of().is_padding_read_through(numel, padded); }
   bool is_concat_written_in_place(int64_t piece) const override { return of().is_concat_written_in_place(piece); }
+  bool checks_indices() const override { return of().checks_indices(); }
+  bool repeats_numbers_of_rows() const override { return of().repeats_numbers_of_rows(); }
   bool is_memory_worth_taking(int64_t bytes) const override { return of().is_memory_worth_taking(bytes); }
   bool are_far_angles_inlined(size_t functors) const override { return of().are_far_angles_inlined(functors); }
 

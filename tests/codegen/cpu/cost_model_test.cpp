@@ -38,8 +38,10 @@ RowShape row_op_in_pieces(int64_t rows, int64_t pieces, int64_t neighbours) {
 TEST(CostModel, Rows) {
   const std::vector<RowCase> cases = {
       {"short rows of a small domain", plain_sum(4096 / 2, 2), Choice::Kernel},
-      {"short rows of a larger one", plain_sum(4096 / 2 + 1, 2), Choice::Aten},
-      {"a row of 15", plain_sum(10000, 15), Choice::Aten},
+      {"short rows of a larger one", plain_sum(4096 / 2 + 1, 2), Choice::Kernel},
+      {"a row of 15", plain_sum(10000, 15), Choice::Kernel},
+      {"a row of 15 in pieces", row_op_in_pieces(10000, 15, 1), Choice::Aten},
+      {"a small row in pieces", row_op_in_pieces(64, 15, 1), Choice::Kernel},
       {"a row of 16", plain_sum(10000, 16), Choice::Kernel},
       {"the longest row for one thread, alone", plain_sum(1, 1 << 16), Choice::Kernel},
       {"a longer row, alone", plain_sum(1, (1 << 16) + 1), Choice::Aten},
@@ -48,7 +50,7 @@ TEST(CostModel, Rows) {
       {"a layer norm", row_op(4096, 1024), Choice::Kernel},
       {"a softmax over 32 classes", row_op(4096, 32), Choice::Kernel},
       {"a softmax over 10 classes, small", row_op(64, 10), Choice::Kernel},
-      {"a softmax over 10 classes, large", row_op(4096, 10), Choice::Aten},
+      {"a softmax over 10 classes, large", row_op(4096, 10), Choice::Kernel},
 
       // As in a batch norm: a channel's elements are contiguous within one image.
       {"few vectors of a cached row of 4096", row_op_in_pieces(8, 1 << 7, 32), Choice::Kernel},
