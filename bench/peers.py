@@ -108,7 +108,7 @@ def environment_of(threads, cache):
 
 
 def run(row, peers, threads, cache, arguments):
-    """The child's output for each of the peers, or the reason why there is none."""
+    """The child's output for each of the peers, or the reason why it failed."""
     budget = arguments.budget or (10 if row.startswith("aot/") else 20)
     command = [sys.executable, str(HERE / "peer_run.py"), row, ",".join(peers), "--threads", str(threads),
                "--pairs", str(arguments.pairs), "--budget", str(budget), "--caches", str(cache)]

@@ -170,7 +170,7 @@ std::vector<Claim> claims_about_kernels() {
        {written("codegen/device/trigonometry.h", "kLargestOfHalfTurns = 0x1p(\\d+)f"),
         written("codegen/device/trigonometry.h", "double kLargestNear = 0x1p(\\d+)")}},
       {design,
-       "Rows of fewer than {} elements in pieces, in tensors of more than {} elements",
+       "Rows of fewer than {} elements that are not contiguous, in tensors of more than {} elements",
        {written("codegen/fuse/body.h", "kShortRow = (\\d+)"), written(costs, "kSmall = (\\d+)")}},
       {design,
        "in tensors of more than {} elements, whose segments have fewer than {} elements",

@@ -20,8 +20,8 @@ struct EntryPoint {
 
 struct Launches {
   std::vector<EntryPoint> entries;  // one per launch, in order
-  /// Bytes that a launch reads and writes, each byte once per launch. Not counted are repeated reads of a byte, most of which hit a cache,
-  /// and writes to existing gradients, which count as read.
+  /// Bytes that a launch reads and writes, each byte once per launch: repeated reads mostly hit a cache. An existing gradient that
+  /// is added to counts as read, not as written.
   double bytes = 0;
 };
 

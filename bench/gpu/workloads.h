@@ -24,7 +24,7 @@ struct Row {
       build;  // with its floor_bytes: saved tensors and the incoming gradient read, gradients written, once
   /// The workload's forward if it reads only its leaves; else none.
   std::function<at::Tensor(const std::vector<at::Tensor>& leaves)> function = {};
-  /// Bytes that forward and backward of `function` must read and write, as two programs; 0 if there is none.
+  /// Bytes that forward and backward of `function` must read and write, as two programs; 0 without a function.
   double whole_floor_bytes = 0;
 };
 std::vector<Row> rows();

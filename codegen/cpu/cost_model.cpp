@@ -43,7 +43,7 @@ class CpuCostModel final : public CostModel {
     constexpr int64_t kLongRow = 1 << 16;
     // Contiguous runs that fill only a few vectors, in a row or a norm that does not stay in a cache: ATen makes one pass fewer.
     constexpr int64_t kFewVectors = 64, kCachedRow = 4096, kLargeNorm = 1 << 15;
-    // Short rows that lie in pieces do not fill vectors, and their sums cost more than their elements.
+    // Kernels vectorise over short rows only if these are contiguous.
     const bool is_split = rows.row < kShortRow && rows.neighbours < rows.row;
     const bool is_for_one_thread = rows.row > kLongRow && rows.row * 8 > rows.numel;
     if (!is_call_bound(rows.numel) && (is_split || is_for_one_thread)) return false;

@@ -14,11 +14,11 @@ namespace {
 using base::format;
 using Kind = Reduction::Kind;
 
-// Rows at once. Each value that a loop leaves for a later one is an array of so many.
+// Rows per block. A value that a later loop reads is an array of this length.
 constexpr long kRowsAtOnce = 64;
 
-// A block of rows at a time. What the loops over rows read and write is copied from and to contiguous arrays first, since vector loads with
-// strides (gathers) are slower than that.
+// Processes the rows block by block. Columns are first copied to contiguous arrays, and results back from them: vector loads and stores
+// with strides (gathers, scatters) are slower than that.
 class ShortRowsWriter {
  public:
   ShortRowsWriter(const Body& body, const RowPasses& passes)
@@ -71,31 +71,29 @@ class ShortRowsWriter {
   static std::string place(const char* constant, std::string_view type, size_t at, const char* column) {
     return format("(({}{}*)(pointers[{}] + (first + row) * row_strides[{}])){}", constant, type, at, at, column);
   }
-  // Loops of scalar code: with strides, vectors gain nothing and take long to compile.
-  void begin_copy(int indent) {
+  // A loop over rows that copies the wanted loads or stores. It stays scalar: with strides, vectors gain nothing and take long to compile.
+  template <class IsWanted, class Write>
+  void copy(int indent, size_t count, IsWanted is_wanted, Write write) {
+    if (!any_of(count, is_wanted)) return;
     text_ += "#pragma clang loop vectorize(disable) unroll(disable)\n";
     line(indent, "for (long row = 0; row < count; ++row) {");
+    for (size_t i = 0; i < count; ++i) {
+      if (is_wanted(i)) write(i);
+    }
+    line(indent, "}");
   }
   template <class IsWanted>
   void copy_in(int indent, const char* column, IsWanted is_wanted) {
-    if (!any_of(body_.loads.size(), is_wanted)) return;
-    begin_copy(indent);
-    for (size_t i = 0; i < body_.loads.size(); ++i) {
-      if (!is_wanted(i)) continue;
+    copy(indent, body_.loads.size(), is_wanted, [&](size_t i) {
       line(indent + 2, load_from(body_, i, place("const ", type_name(body_.loads[i].type), i, column)));
       line(indent + 2, format("p{}[row] = x{};", i, i));
-    }
-    line(indent, "}");
+    });
   }
   template <class IsWanted>
   void copy_out(int indent, const char* column, IsWanted is_wanted) {
-    if (!any_of(body_.stores.size(), is_wanted)) return;
-    begin_copy(indent);
-    for (size_t i = 0; i < body_.stores.size(); ++i) {
-      if (is_wanted(i))
-        line(indent + 2, format("{} = r{}[row];", place("", type_name(body_.stores[i].type), body_.loads.size() + i, column), i));
-    }
-    line(indent, "}");
+    copy(indent, body_.stores.size(), is_wanted, [&](size_t i) {
+      line(indent + 2, format("{} = r{}[row];", place("", type_name(body_.stores[i].type), body_.loads.size() + i, column), i));
+    });
   }
   template <class Is>
   static bool any_of(size_t count, Is is) {

@@ -55,12 +55,12 @@ struct SumOfSquares {
   HC_DEVICE_MEMBER T join(T a, T b) const { return a + b; }
 };
 
-/// The largest number, NaN if one is NaN; -infinity if there are none.
+/// The largest number, NaN if one is NaN; -infinity for count 0.
 template <class T>
 HC_DEVICE T max_of(const T* numbers, int64 count) {
   return fold(numbers, count, -infinity<T>(), LargerOf<T>{});
 }
-/// The smallest number, NaN if one is NaN; infinity if there are none.
+/// The smallest number, NaN if one is NaN; infinity for count 0.
 template <class T>
 HC_DEVICE T min_of(const T* numbers, int64 count) {
   return fold(numbers, count, infinity<T>(), SmallerOf<T>{});

@@ -78,7 +78,7 @@ HC_DEVICE To bit_cast(From from) {
   return __builtin_bit_cast(To, from);
 }
 
-/// A conditional value, both sides of which are already computed, so that vector code uses a blend.
+/// `condition ? yes : no`. Both arguments are computed before the call, so vector code uses a blend.
 template <class T>
 HC_DEVICE T select(bool condition, T yes, T no) {
   return condition ? yes : no;

@@ -100,7 +100,7 @@ struct BodyProduct {
   bool operator==(const BodyProduct&) const = default;
 };
 
-/// Elements of a row. A kernel of shorter rows may need another form.
+/// Rows with fewer elements are short: a CPU kernel vectorises over such rows instead of over their elements.
 inline constexpr int64_t kShortRow = 16;
 
 struct Body {

@@ -315,7 +315,7 @@ bool picks_from_short_rows(const Graph& graph, const Sizes& sizes, size_t dim, V
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (i == dim ? graph.symbols->constant(indices.sizes[i]) != 1 : indices.sizes[i] != sizes[i]) return false;
   }
-  return hint_of_numel(*graph.symbols, {sizes[dim]}) < kShortRow;
+  return graph.symbols->hint(sizes[dim]) < kShortRow;
 }
 
 // (self, dim, index, sparse_grad)

@@ -43,11 +43,13 @@ class Worker final : private base::ForkLock {
   void wait() {
     std::unique_lock lock(mutex_);
     if (jobs_.empty() && !busy_) return;
-    // On a machine with other work the low-priority thread may get next to no time. It stands back while somebody waits, and a thread
-    // of the waiter's priority runs what is left. Not the waiter itself: jobs are not to see its autograd modes or its stack's limits.
-    std::thread helper([this] { run_all(); });
+    // On a machine with other work the low-priority thread gets next to no time. While somebody waits it takes no jobs, and a thread of
+    // the waiter's priority runs them. Not the waiter itself: its autograd modes must not apply to them.
+    bool is_over = false;
+    std::thread helper([&] { run_until(is_over, /*yields=*/false); });
     ++waiters_;
     changed_.wait(lock, [&] { return jobs_.empty() && !busy_; });
+    is_over = true;
     --waiters_;
     changed_.notify_all();
     lock.unlock();
@@ -95,39 +97,29 @@ class Worker final : private base::ForkLock {
     // Training has priority. On Linux, PRIO_PROCESS with a thread id sets that thread's niceness.
     const auto thread = static_cast<id_t>(syscall(SYS_gettid));
     setpriority(PRIO_PROCESS, thread, getpriority(PRIO_PROCESS, thread) + 10);
-    std::unique_lock<std::mutex> lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [&] { return stopping_ || (!jobs_.empty() && !busy_ && waiters_ == 0); });
-      if (stopping_) return;
-      run_first(lock);
-    }
+    run_until(stopping_, /*yields=*/true);
   }
 
-  // Runs jobs until none is left.
-  void run_all() {
+  // Runs jobs in order, one at a time with other threads. `yields`: takes none while somebody waits. The mutex guards `is_over`.
+  void run_until(const bool& is_over, bool yields) {
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [&] { return jobs_.empty() || !busy_; });
-      if (jobs_.empty()) return;
-      run_first(lock);
+      changed_.wait(lock, [&] { return is_over || (!jobs_.empty() && !busy_ && !(yields && waiters_ != 0)); });
+      if (is_over) return;
+      running_ = std::move(jobs_.front());
+      jobs_.pop_front();
+      busy_ = true;
+      lock.unlock();
+      if (!running_->is_wanted || running_->is_wanted()) running_->run();
+      lock.lock();
+      waiting_bytes_ -= running_->bytes;
+      auto done = std::move(running_);
+      lock.unlock();
+      done.reset();
+      lock.lock();
+      busy_ = false;
+      changed_.notify_all();
     }
-  }
-
-  // Runs the first job without the lock. Nobody else runs one meanwhile.
-  void run_first(std::unique_lock<std::mutex>& lock) {
-    running_ = std::move(jobs_.front());
-    jobs_.pop_front();
-    busy_ = true;
-    lock.unlock();
-    if (!running_->is_wanted || running_->is_wanted()) running_->run();
-    lock.lock();
-    waiting_bytes_ -= running_->bytes;
-    auto done = std::move(running_);
-    lock.unlock();
-    done.reset();
-    lock.lock();
-    busy_ = false;
-    changed_.notify_all();
   }
 
   void before_fork() override { mutex_.lock(); }

@@ -24,7 +24,7 @@ struct BackwardTime {
 /// The distance between the gradients of two equal models, over all steps.
 struct GradientDifference {
   double largest = 0;  ///< share of the largest gradient of that step; infinite if only one side has a gradient or a NaN
-  std::string where;   ///< "step 3, layers.0.weight"; empty if there is none
+  std::string where;   ///< "step 3, layers.0.weight"; empty if no gradient differs
 };
 
 /// One model trained by both engines.

@@ -88,7 +88,7 @@ std::string rows_of(const Recipe& recipe, const Digits& digits, const Options& o
   const std::int64_t epochs = options.epochs.value_or(recipe.epochs);
   const std::int64_t steps = (digits.train.labels.size(0) + options.batch_size - 1) / options.batch_size;
   Progress progress(recipe.name, epochs, steps);
-  std::size_t turn = 0;  // the order alternates, so that none always finds the caches warm
+  std::size_t turn = 0;  // alternates the order: the lane that runs second finds warm caches
   for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
     double loss_sum = 0;
     for (const Batch& batch : shuffled_batches(digits.train, options.batch_size, options.seed + static_cast<std::uint64_t>(epoch))) {
