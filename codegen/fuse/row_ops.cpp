@@ -44,7 +44,9 @@ std::optional<size_t> only_dim(const Arg& arg, size_t rank) {
   if (is_list ? arg.constant.toIntVector().size() != 1 : !arg.constant.isInt()) return std::nullopt;
   const int64_t dim = is_list ? arg.constant.toIntVector()[0] : arg.constant.toInt();
   const int64_t from_front = dim < 0 ? dim + static_cast<int64_t>(rank) : dim;
-  return from_front < static_cast<int64_t>(rank) ? std::optional(static_cast<size_t>(from_front)) : std::nullopt;
+  // ATen also takes -1 for a tensor without dimensions.
+  const bool has_rows = 0 <= from_front && from_front < static_cast<int64_t>(rank);
+  return has_rows ? std::optional(static_cast<size_t>(from_front)) : std::nullopt;
 }
 
 bool has_elements(const Graph& graph, const Member& member) { return hint_of_numel(*graph.symbols, member.sizes) != 0; }

@@ -167,6 +167,20 @@ TEST(ShortRows, OtherGathersAreLeftToAten) {
   }
 }
 
+// ATen takes 0 and -1 as the dim of a tensor without dimensions.
+TEST(ShortRows, TensorsWithoutDimensions) {
+  const Tensors given = {at::scalar_tensor(0.5), at::zeros({}, at::kLong), at::scalar_tensor(2.0)};
+  for (const int64_t dim : {0, -1}) {
+    SCOPED_TRACE(dim);
+    const Function function = [dim](const Tensors& in) {
+      const at::Tensor doubled = in[0] * 2;
+      return Tensors{doubled.gather(dim, in[1]) * 3, at::scatter_add(doubled, dim, in[1], in[2]).sigmoid(), doubled.softmax(dim) * 3,
+                     doubled.log_softmax(dim) - 1, doubled.logsumexp(dim) * 2};
+    };
+    expect_near(ForwardProgram(function, given).run(given), function(given), function(given));
+  }
+}
+
 TEST(ShortRows, IndicesOutOfBounds) {
   const Function gather = [](const Tensors& in) { return Tensors{(in[0] * 2).gather(1, in[1]) * 3}; };
   const Function scatter = [](const Tensors& in) { return Tensors{at::scatter_add(in[0] * 2, 1, in[1], in[0].sum(1, true)) * 3}; };
