@@ -12,7 +12,7 @@
 #include "codegen/cpu/vector_norm.h"
 #include "base/fork.h"
 
-#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ScalarOps.h>
 
 #include <algorithm>
 #include <chrono>
@@ -59,7 +59,7 @@ class CpuBackend final : public Backend {
 
   at::Tensor vector_norm(at::TensorList tensors, double order) const override {
     const auto norm = order == 2 ? euclidean_norm(tensors) : std::nullopt;
-    return norm ? at::scalar_tensor(*norm, at::kDouble) : Backend::vector_norm(tensors, order);
+    return norm ? at::detail::scalar_tensor_static(*norm, at::kDouble, at::kCPU) : Backend::vector_norm(tensors, order);
   }
   bool has_non_finite(const at::Tensor& dense) const override { return cpu::has_non_finite(dense); }
 

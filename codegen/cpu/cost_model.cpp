@@ -92,6 +92,8 @@ class CpuCostModel final : public CostModel {
   bool checks_indices() const override { return true; }
   // To repeat it (loop_nest.h) costs less than a call of the kernel for each row.
   bool repeats_numbers_of_rows() const override { return true; }
+  bool joins_numbers_of_rows() const override { return true; }
+  bool keeps_small_groups_open() const override { return true; }
 
   // Smaller memory is allocated as fast as it is taken over.
   bool is_memory_worth_taking(int64_t bytes) const override { return bytes >= 1 << 16; }

@@ -267,8 +267,7 @@ class Writer {
     if (!is_of_elements(pass, i)) return;
     const BodyOp& op = body_.ops[i];
     if (op.kind == BodyOp::Kind::OneHot) {
-      line(8,
-           format("const {} v{} = segment * columns + i == {} ? {} : {}(0);", type_, i, name_of(op.args[0]), name_of(op.args[1]), type_));
+      line(8, format("const {} v{} = {};", type_, i, one_hot_of(op, "segment * columns + i", type_)));
     } else {
       line(8, format("const {} {};", type_, assignment(body_, i, cost_model(), near)));
     }

@@ -191,7 +191,7 @@ class ShortRowsWriter {
   void value(size_t op) {
     const BodyOp& is = body_.ops[op];
     if (is.kind != BodyOp::Kind::OneHot) return line(8, format("const {} {};", type_, assignment(body_, op, cost_model())));
-    line(8, format("const {} v{} = i == {} ? {} : {}(0);", type_, op, name_of(is.args[0]), name_of(is.args[1]), type_));
+    line(8, format("const {} v{} = {};", type_, op, one_hot_of(is, "i", type_)));
   }
 
   // Adds column i to the numbers of rows.

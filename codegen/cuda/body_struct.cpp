@@ -249,8 +249,7 @@ class Writer {
     for (const Operand operand : of.args) fetch(operand);
     is_here(format("v{}", op));
     if (of.kind == BodyOp::Kind::OneHot) {
-      line(format("const {} v{} = at.column() == {} ? {} : {}(0);", type_, op, codegen::name_of(of.args[0]), codegen::name_of(of.args[1]),
-                  type_));
+      line(format("const {} v{} = {};", type_, op, one_hot_of(of, "at.column()", type_)));
     } else {
       line(format("const {} v{} = {};", type_, op, expression(op)));
     }

@@ -64,6 +64,8 @@ class CudaCostModel final : public CostModel {
   // stream could reuse it too early. And LibTorch's allocator provides new memory equally fast.
   bool checks_indices() const override { return false; }
   bool repeats_numbers_of_rows() const override { return false; }
+  bool joins_numbers_of_rows() const override { return false; }
+  bool keeps_small_groups_open() const override { return false; }
   bool is_memory_worth_taking(int64_t /*bytes*/) const override { return false; }
 
   // A branch skips the code for far angles.

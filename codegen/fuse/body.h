@@ -52,7 +52,7 @@ struct BodyOp {
   enum class Kind : uint8_t {
     Functor,    // a functor of the device library, applied to `args`
     Reduction,  // reduces its one operand
-    OneHot,     // (index, value): `value` in column `index`, an int64 load; 0 in all others
+    OneHot,     // (index, value, other): `value` in column `index`, an int64 load; `other` in all others, or 0 if there is none
   };
   std::string_view function;  // Functor: its name
   std::vector<Operand> args;

@@ -77,6 +77,8 @@ class CostModel {
 
   /// Whether the call of a kernel over so many elements costs more than its work. If so, ops that have only the domain in common are fused.
   virtual bool is_call_bound(int64_t numel) const = 0;
+  /// Whether a group with such a call stays open for later ops when a group with another domain reads it; otherwise its kernel runs then.
+  virtual bool keeps_small_groups_open() const = 0;
   /// Whether two ops that have only an operand of so many bytes and the domain in common are fused, so that the operand is read once.
   virtual bool is_read_worth_sharing(int64_t bytes) const = 0;
   /// These: whether a kernel computes it; otherwise ATen does.
@@ -96,6 +98,8 @@ class CostModel {
   virtual bool checks_indices() const = 0;
   /// Whether a kernel of ops without sums reads one number for each of many short rows repeated, as many times as the row has elements.
   virtual bool repeats_numbers_of_rows() const = 0;
+  /// Whether ops on one number for each of many short rows join the kernel of these rows, if no sum of a row is among their operands.
+  virtual bool joins_numbers_of_rows() const = 0;
   /// Whether a result of so many bytes reuses the memory of an operand at its last use; otherwise it gets new memory.
   virtual bool is_memory_worth_taking(int64_t bytes) const = 0;
   /// Whether a kernel with so many sin, cos or tan has their forms for far angles inlined; otherwise it calls them.

@@ -1,5 +1,6 @@
 #include "codegen/fuse/fuse.h"
 
+#include "base/check.h"
 #include "base/index.h"
 #include "capture/graph/value_uses.h"
 #include "codegen/fuse/open_group.h"
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 
 namespace hindcast::codegen {
@@ -65,6 +67,7 @@ class Fuser {
   struct Open {
     OpenGroup group;
     std::vector<uint32_t> sinks;  // events that run after the kernel
+    std::vector<uint32_t> reads;  // groups that were open when a member read them
     int64_t kept_bytes = 0, waiting_bytes = 0, largest_bytes = 0, made_bytes = 0;
     bool live = true;
   };
@@ -178,40 +181,88 @@ class Fuser {
       return true;
     }
     merge_makers(*member);
-    // Groups that compute its operands: a compatible one takes the member, others must run first.
+    // Groups that compute its operands: a compatible one takes the member, others run first.
     uint32_t into = base::kNoIndex;
     std::optional<OpenGroup::Place> place;
     for (const MemberOperand& operand : member->operands) {
       const uint32_t g = open_group_of_[source_of(operand.value).index];
       if (g == base::kNoIndex || g == into) continue;
-      if (into == base::kNoIndex && (place = place_in(open_[g], *member))) {
+      if (!is_open(into) && (place = place_of(i, *member, g))) {
         into = g;
-      } else {
-        close(g, into == base::kNoIndex ? "its reader has another domain, or it is full" : "two groups meet");
+      } else if (!waits_for_readers(g)) {
+        close(g, is_open(into) ? "two groups meet" : "its reader has another domain, or it is full");
       }
     }
-    // A group that reads the same large tensor saves a read. A group that has only the domain in common saves a call.
+    if (!is_open(into)) std::tie(into, place) = other_group_for(i, *member);
     if (into == base::kNoIndex) {
-      const bool is_call_bound = costs_.is_call_bound(hint_of_numel(*graph_.symbols, member->sizes));
-      for (uint32_t g = static_cast<uint32_t>(open_.size()); g-- > 0 && into == base::kNoIndex;) {
-        if (open_[g].live && (is_call_bound || shares_a_read(open_[g], *member)) && (place = place_in(open_[g], *member))) into = g;
-      }
-    }
-    if (into == base::kNoIndex) {
-      into = static_cast<uint32_t>(open_.size());
-      open_.push_back({OpenGroup(graph_, views_, costs_), {}});
+      into = open_new();
       place = find_place(open_[into].group, *member);
     }
     add(i, into, *member, *place);
     return true;
   }
 
+  // A group that reads the same large tensor saves a read. A group that has only the domain in common saves a call. Of two, where one needs
+  // the other, that is the other: its results can still be read by both.
+  std::pair<uint32_t, std::optional<OpenGroup::Place>> other_group_for(uint32_t i, const Member& member) const {
+    const bool is_call_bound = costs_.is_call_bound(hint_of_numel(*graph_.symbols, member.sizes));
+    std::pair<uint32_t, std::optional<OpenGroup::Place>> best = {base::kNoIndex, std::nullopt};
+    for (uint32_t g = static_cast<uint32_t>(open_.size()); g-- > 0;) {
+      if (!open_[g].live || (best.second && !needs(best.first, g))) continue;
+      if (!is_call_bound && !shares_a_read(open_[g], member)) continue;
+      if (auto place = place_of(i, member, g)) best = {g, std::move(place)};
+    }
+    return best;
+  }
+
+  bool is_open(uint32_t g) const { return g != base::kNoIndex && open_[g].live; }
+
+  uint32_t open_new() {
+    open_.push_back({OpenGroup(graph_, views_, costs_)});
+    ++live_;
+    return static_cast<uint32_t>(open_.size() - 1);
+  }
+
+  // nullopt if the group cannot take the member.
+  std::optional<OpenGroup::Place> place_of(uint32_t i, const Member& member, uint32_t g) const {
+    auto place = place_in(open_[g], member);
+    if (place && reads_a_reader_of(g, open_groups_read_by(i))) place.reset();
+    return place;
+  }
+
+  // A small group stays open for later ops when a group with another domain reads it, such as the loss.
+  bool waits_for_readers(uint32_t g) const {
+    constexpr size_t kMost = 16;  // each op looks at all of them
+    return live_ < kMost && costs_.keeps_small_groups_open() &&
+           costs_.is_call_bound(hint_of_numel(*graph_.symbols, open_[g].group.group().domain));
+  }
+
+  // Of all tensors that the instr has as arguments, also those that only ATen reads (Group::unread).
+  std::vector<uint32_t> open_groups_read_by(uint32_t i) const {
+    std::vector<uint32_t> groups;
+    capture::for_each_use(graph_.instrs[i], [&](ValueId value) {
+      if (!value.defined()) return;
+      const uint32_t g = open_group_of_[source_of(value).index];
+      if (is_open(g) && std::find(groups.begin(), groups.end(), g) == groups.end()) groups.push_back(g);
+    });
+    return groups;
+  }
+
+  // Whether one of `groups` needs results of the open group `g`, also through other open groups: then `g` cannot need theirs.
+  bool reads_a_reader_of(uint32_t g, const std::vector<uint32_t>& groups) const {
+    return std::any_of(groups.begin(), groups.end(), [&](uint32_t read) { return read != g && needs(read, g); });
+  }
+
+  bool needs(uint32_t reader, uint32_t g) const {
+    const std::vector<uint32_t>& reads = open_[reader].reads;
+    return std::any_of(reads.begin(), reads.end(), [&](uint32_t read) { return read == g || (open_[read].live && needs(read, g)); });
+  }
+
   // A product does not join a group; other ops join its group. Its operands must be computed before.
   void open_product(uint32_t i, const Member& member) {
     for (const ValueId factor : member.factors) make_available(factor);
     for (const MemberOperand& operand : member.operands) make_available(operand.value);
-    const auto into = static_cast<uint32_t>(open_.size());
-    open_.push_back({OpenGroup(graph_, views_, costs_), {}});
+    const uint32_t into = open_new();
     add(i, into, member, *find_place(open_[into].group, member));
   }
 
@@ -230,8 +281,8 @@ class Fuser {
     return true;
   }
 
-  // Merges the groups that compute the member's operands. Two open groups never read each other. Everything that both keep alive existed
-  // when the older one began, where the stock engine keeps it alive too: so peak memory is not raised, and the operands need no memory.
+  // Merges the groups that compute the member's operands, unless one needs the other. Everything that both keep alive existed when the
+  // older one began, where the stock engine keeps it alive too: so peak memory is not raised, and the operands need no memory.
   void merge_makers(const Member& member) {
     uint32_t into = base::kNoIndex;
     for (const MemberOperand& operand : member.operands) {
@@ -242,7 +293,8 @@ class Fuser {
   }
 
   bool merge(uint32_t into, uint32_t from) {
-    Open merged{OpenGroup(graph_, views_, costs_), open_[into].sinks};
+    if (needs(into, from) || needs(from, into)) return false;
+    Open merged{OpenGroup(graph_, views_, costs_), open_[into].sinks, open_[into].reads};
     std::vector<uint32_t> members = open_[into].group.group().members;
     const std::vector<uint32_t>& others = open_[from].group.group().members;
     members.insert(members.end(), others.begin(), others.end());
@@ -256,13 +308,21 @@ class Fuser {
     if (is_large(merged.largest_bytes) && merged.group.group().loads.size() > costs_.limits().loads_of_large) return false;
     merged.sinks.insert(merged.sinks.end(), open_[from].sinks.begin(), open_[from].sinks.end());
     std::sort(merged.sinks.begin(), merged.sinks.end());
+    merged.reads.insert(merged.reads.end(), open_[from].reads.begin(), open_[from].reads.end());
     open_[into] = std::move(merged);
     open_[from].live = false;
+    --live_;
+    for (Open& reader : open_) std::replace(reader.reads.begin(), reader.reads.end(), from, into);
     for (const uint32_t i : members) note_makers(i, into);
     return true;
   }
 
   void add(uint32_t i, uint32_t g, const Member& member, const OpenGroup::Place& place) {
+    HC_CHECK(open_[g].live, "an op joins a kernel that has run");
+    std::vector<uint32_t>& reads = open_[g].reads;
+    for (const uint32_t read : open_groups_read_by(i)) {
+      if (read != g && std::find(reads.begin(), reads.end(), read) == reads.end()) reads.push_back(read);
+    }
     add_to(open_[g], i, member, place);
     is_done_[i] = true;
     note_makers(i, g);
@@ -348,6 +408,7 @@ class Fuser {
     if (!open_[g].live) return;
     draw_in_sums(g);
     open_[g].live = false;
+    --live_;
     // Its loads must have been computed.
     for (const ValueId load : std::vector<ValueId>(open_[g].group.group().loads)) make_available(load);
     for (const ValueId value : open_[g].group.unread()) make_available(value);
@@ -472,6 +533,7 @@ class Fuser {
   std::unordered_map<uint32_t, std::optional<Member>> described_;  // by instr
   std::vector<bool> is_done_;                                      // by instr: in the schedule, or in a group
   std::vector<Open> open_;
+  size_t live_ = 0;  // of them
   std::vector<uint32_t> waiting_views_;
   uint32_t now_ = 0;
   Schedule schedule_;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 
 namespace hindcast::codegen {
@@ -172,6 +173,11 @@ class Description {
   bool pointwise(const PointwiseOp& op, const std::vector<Arg>& args) {
     if (instr_.outputs.size() != 1 || (op.accepts && !op.accepts(args))) return false;
     if (op.gives_mask != makes_mask()) return false;
+    std::vector<Arg> rounded = args;
+    if (is_of_16_bits(value(instr_.outputs[0]).dtype)) {
+      if (op.accepts_in_16_bits && !op.accepts_in_16_bits(args)) return false;
+      if (member_.device->is_cpu() && !round_numbers(op, rounded)) return false;
+    }
     for (uint32_t i = 0; i < args.size(); ++i) {
       const Arg& arg = args[i];
       if (has_list_or_tensor_constant(arg)) return false;
@@ -189,8 +195,25 @@ class Description {
       member_.operands.push_back({arg.values[0]});
     }
     if (op.gives_mask && !compares_alike(args)) return false;
-    member_.build = [args, &op](BodyBuilder& body) { body.result(0, op.build(body, args), Extent::Element); };
+    member_.build = [rounded, &op](BodyBuilder& body) { body.result(0, op.build(body, rounded), Extent::Element); };
     return !member_.operands.empty() && domain_is_result();
+  }
+
+  static bool is_of_16_bits(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
+
+  // Rounds the numbers that ATen rounds. Returns false if that is not possible before the kernel runs.
+  bool round_numbers(const PointwiseOp& op, std::vector<Arg>& args) const {
+    const at::ScalarType type = value(instr_.outputs[0]).dtype;
+    for (uint32_t i = 0; i < args.size(); ++i) {
+      if (!(op.rounded >> i & 1)) continue;
+      if (args[i].kind == Arg::Kind::Value && value(args[i].values[0]).dtype == type) continue;
+      if (args[i].kind != Arg::Kind::Constant) return false;
+      if (args[i].constant.isNone()) continue;
+      const double number = args[i].constant.toScalar().toDouble();
+      const double rounded = type == at::kHalf ? at::Half(static_cast<float>(number)) : at::BFloat16(static_cast<float>(number));
+      if (rounded != number && !std::isnan(number)) args[i].constant = rounded;
+    }
+    return true;
   }
 
   // Whether a comparison's operands have the same type. ATen compares in the common type, and rounds an operand of another type to it; such
@@ -205,7 +228,7 @@ class Description {
     }
     if (!type) return true;
     member_.compute = *arithmetic_of(*type);
-    const bool is_short = *type == at::kBFloat16 || *type == at::kHalf;
+    const bool is_short = is_of_16_bits(*type);
     return std::all_of(args.begin(), args.end(), [&](const Arg& arg) {
       if (arg.kind == Arg::Kind::Value || !is_short) return true;
       return arg.kind == Arg::Kind::Constant && arg.constant.isScalar() && arg.constant.toScalar().toDouble() == 0;

@@ -25,12 +25,14 @@ class BodyBuilder {
   virtual Operand number(double value) = 0;
   /// `numerator` over the product of sizes.
   virtual Operand inverse_of(const Sizes& sizes, double numerator) = 0;
-  virtual const Sizes& domain() const = 0;
+  virtual const Sizes& sizes_of(const capture::Arg& tensor) const = 0;
   virtual Operand op(FunctorName functor, std::vector<Operand> args) = 0;
   virtual Operand reduce(Reduction reduction, Operand operand) = 0;
   virtual Operand product() = 0;  // Member::product
-  /// `checks`: a call throws if an index is not less than the number of columns.
-  virtual Operand one_hot(Operand index, Operand value, bool checks) = 0;
+  /// `value` in column `index` and 0 in all others.
+  virtual Operand one_hot(Operand index, Operand value) = 0;
+  /// The same with `other` in all others. A call throws if an index is not less than the number of columns.
+  virtual Operand checked_one_hot(Operand index, Operand value, Operand other) = 0;
   /// Sets the instr's output. Pointwise: the extent is that of its operands.
   virtual void result(size_t output, Operand value, Extent extent) = 0;
 };

@@ -58,7 +58,7 @@ class OpenGroup::Builder final : public BodyBuilder {
     group_.scalars.push_back({arg, sizes});
     return {Operand::Kind::Scalar, group_.body.scalars++};
   }
-  const Sizes& domain() const override { return member_.sizes; }
+  const Sizes& sizes_of(const capture::Arg& tensor) const override { return open_.graph_->values[tensor.values[0].index].sizes; }
 
   Operand op(FunctorName functor, std::vector<Operand> args) override { return add({functor, std::move(args)}); }
   // Reuses an equal reduction of the same operand: the compiler does not merge two loops that compute the same.
@@ -74,10 +74,14 @@ class OpenGroup::Builder final : public BodyBuilder {
     group_.factors = member_.factors;
     return {Operand::Kind::Product, 0};
   }
-  Operand one_hot(Operand index, Operand value, bool checks) override {
+  Operand one_hot(Operand index, Operand value) override {
     HC_CHECK(index.kind == Operand::Kind::Load, "indices that a kernel computes");
-    if (checks) group_.body.loads[index.index].is_checked = true;
     return add({{}, {index, value}, BodyOp::Kind::OneHot});
+  }
+  Operand checked_one_hot(Operand index, Operand value, Operand other) override {
+    HC_CHECK(index.kind == Operand::Kind::Load, "indices that a kernel computes");
+    group_.body.loads[index.index].is_checked = true;
+    return add({{}, {index, value, other}, BodyOp::Kind::OneHot});
   }
   void result(size_t output, Operand value, Extent extent) override {
     if (place_.is_of_rows) extent = Extent::Row;
@@ -187,7 +191,9 @@ bool OpenGroup::is_as_large_as_an_operand(const Member& member, Extent extent) c
 std::optional<OpenGroup::Place> OpenGroup::place_over(const Member& member, const Sizes& axes, const std::vector<uint8_t>& numbers,
                                                       bool is_of_rows) const {
   const bool same_numel = is_as_large_as_an_operand(member, is_of_rows ? Extent::Row : Extent::Element);
-  if (is_of_rows && !same_numel) return std::nullopt;
+  // A kernel of long rows computes such numbers one by one, one of short rows many at a time.
+  const bool may_join = group_.body.has_short_rows && costs_->joins_numbers_of_rows();
+  if (is_of_rows && !same_numel && !may_join) return std::nullopt;
   const auto blocks = match(*graph_->symbols, member.sizes, axes, same_numel);
   if (!blocks) return std::nullopt;
 

@@ -25,10 +25,10 @@ std::vector<Operand> operands(BodyBuilder& body, const Args& args, size_t count)
   return operands;
 }
 
-// at::Reduction: 0 none, 1 mean, 2 sum.
-Operand norm_of_loss(BodyBuilder& body, const Arg& reduction, double numerator) {
+// at::Reduction: 0 none, 1 mean, 2 sum. As in ATen, the mean's divisor is the input's number of elements, also if the target has more.
+Operand norm_of_loss(BodyBuilder& body, const Arg& input, const Arg& reduction, double numerator) {
   const bool is_mean = reduction.constant.toInt() == 1;
-  return is_mean ? body.inverse_of(body.domain(), numerator) : body.number(numerator);
+  return is_mean ? body.inverse_of(body.sizes_of(input), numerator) : body.number(numerator);
 }
 
 PointwiseOp loss(const Functor& functor, double numerator) {
@@ -37,7 +37,7 @@ PointwiseOp loss(const Functor& functor, double numerator) {
   op.build = [=](BodyBuilder& body, const Args& args) {
     std::vector<Operand> operands;
     for (size_t i = 0; i < 3; ++i) operands.push_back(body.tensor(args[i]));
-    operands.push_back(norm_of_loss(body, args[3], numerator));
+    operands.push_back(norm_of_loss(body, args[1], args[3], numerator));
     for (size_t i = 1; i < functor.scalars; ++i) operands.push_back(body.scalar(args[3 + i]));
     return body.op(functor, std::move(operands));
   };
@@ -67,6 +67,12 @@ PointwiseOp as_is(const Functor& functor) {
   return op;
 }
 
+PointwiseOp of_rounded(const Functor& functor) {
+  PointwiseOp op = as_is(functor);
+  op.rounded = (1u << (functor.operands + functor.scalars)) - 1;
+  return op;
+}
+
 PointwiseOp of_masks(const Functor& functor) {
   PointwiseOp op = as_is(functor);
   op.mask_args = (1u << functor.operands) - 1;
@@ -93,6 +99,7 @@ PointwiseOp masked_fill(const Functor& functor) {
 // self + alpha * other. As in ATen, there is no multiplication if alpha is 1.
 PointwiseOp with_alpha(const Functor& functor) {
   PointwiseOp op;
+  op.rounded = 1u << 2;
   op.build = [=](BodyBuilder& body, const Args& args) {
     const Operand self = body.tensor(args[0]);
     Operand other = operand(body, args[1]);
@@ -104,6 +111,7 @@ PointwiseOp with_alpha(const Functor& functor) {
 
 PointwiseOp reversed_with_alpha(const Functor& functor) {
   PointwiseOp op;
+  op.rounded = 1u << 1 | 1u << 2;
   op.build = [=](BodyBuilder& body, const Args& args) {
     Operand self = body.tensor(args[0]);
     if (!is_number(args[2], 1)) self = body.op("mul", {body.scalar(args[2]), self});
@@ -148,14 +156,19 @@ PointwiseOp clamp_to_given(const Functor& functor) {
   return op;
 }
 
-// For eps None, a negative number is passed, with which the functors do not clamp.
+// For eps None, a negative number is passed, with which the functors do not clamp. They clamp as ATen does only if the lower bound is not
+// above the upper one. In 16 bits ATen also rounds 1 - eps.
 PointwiseOp with_optional_eps(const Functor& functor) {
   PointwiseOp op;
-  op.may_be_none = 1u << functor.operands;
+  const size_t eps = functor.operands;
+  op.may_be_none = 1u << eps;
+  op.accepts = [=](const Args& args) {
+    return is_none(args[eps]) || (args[eps].kind == Arg::Kind::Constant && args[eps].constant.toDouble() <= 0.5);
+  };
+  op.accepts_in_16_bits = [=](const Args& args) { return is_none(args[eps]); };
   op.build = [=](BodyBuilder& body, const Args& args) {
-    std::vector<Operand> all = operands(body, args, functor.operands);
-    const Arg& eps = args[functor.operands];
-    all.push_back(is_none(eps) ? body.number(-1) : body.scalar(eps));
+    std::vector<Operand> all = operands(body, args, eps);
+    all.push_back(is_none(args[eps]) ? body.number(-1) : body.scalar(args[eps]));
     return body.op(functor, std::move(all));
   };
   return op;
@@ -176,6 +189,7 @@ PointwiseOp gelu(const Functor& functor) {
 // The same results as the functor pow_scalar, which checks the exponent for every element: for bfloat16 that took twice ATen's time.
 PointwiseOp power(const Functor& functor) {
   PointwiseOp op;
+  op.rounded = 1u << 1;
   op.build = [=](BodyBuilder& body, const Args& args) {
     const Operand self = operand(body, args[0]);
     if (is_number(args[1], 2)) return body.op("square", {self});
@@ -260,7 +274,7 @@ PointwiseOp weighted_loss_backward(const Functor& functor) {
   op.accepts = [](const Args& args) { return args[4].kind == Arg::Kind::Constant && args[4].constant.isInt(); };
   op.build = [=](BodyBuilder& body, const Args& args) {
     std::vector<Operand> all = operands(body, args, 3);
-    all.push_back(norm_of_loss(body, args[4], 1));
+    all.push_back(norm_of_loss(body, args[1], args[4], 1));
     const Operand gradient = body.op(functor, std::move(all));
     return is_none(args[3]) ? gradient : body.op("mul", {gradient, body.tensor(args[3])});
   };

@@ -6,6 +6,7 @@
 #include <ATen/core/Reduction.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <unordered_map>
 
@@ -305,7 +306,7 @@ bool nll_loss_backward(const Graph& graph, const Instr& instr, Member& member) {
     Operand share = body.op("neg", {body.tensor(args[0])});
     if (is_tensor(args[3])) share = body.op("mul", {share, body.tensor(args[3])});
     if (is_mean) share = body.op("div", {share, body.tensor(args[6])});
-    body.result(0, body.one_hot(body.tensor(args[2]), share, /*checks=*/false), Extent::Element);
+    body.result(0, body.one_hot(body.tensor(args[2]), share), Extent::Element);
   };
   return true;
 }
@@ -330,8 +331,10 @@ bool gather(const Graph& graph, const Instr& instr, Member& member) {
   for (const size_t i : {0, 2}) member.operands.push_back({args[i].values[0], 0});
   member.checks_indices = true;
   member.build = [&args](BodyBuilder& body) {
-    const Operand picked = body.one_hot(body.tensor(args[2]), body.tensor(args[0]), /*checks=*/true);
-    body.result(0, body.reduce(kSumOfRow, picked), Extent::Row);
+    // The largest of the row, and not a sum: that would lose the sign of -0.
+    const Operand index = body.tensor(args[2]), self = body.tensor(args[0]);
+    const Operand picked = body.checked_one_hot(index, self, body.number(-std::numeric_limits<double>::infinity()));
+    body.result(0, body.reduce(kMaxOfRow, picked), Extent::Row);
   };
   return true;
 }
@@ -351,7 +354,8 @@ bool scatter_add(const Graph& graph, const Instr& instr, ValueId self, Member& m
   for (const ValueId value : {self, index, source}) member.operands.push_back({value, 0});
   member.checks_indices = true;
   member.build = [self, index, source](BodyBuilder& body) {
-    const Operand added = body.one_hot(body.tensor(index), body.tensor(source), /*checks=*/true);
+    // x + -0 is x, also if that is -0.
+    const Operand column = body.tensor(index), added = body.checked_one_hot(column, body.tensor(source), body.number(-0.0));
     body.result(0, body.op("add", {body.tensor(self), added}), Extent::Element);
   };
   return true;

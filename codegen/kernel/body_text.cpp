@@ -55,6 +55,11 @@ std::string name_of(Operand operand) {
   return "";
 }
 
+std::string one_hot_of(const BodyOp& op, std::string_view column, std::string_view type) {
+  const std::string other = op.args.size() == 3 ? name_of(op.args[2]) : format("{}(0)", type);
+  return format("{} == {} ? {} : {}", column, name_of(op.args[0]), name_of(op.args[1]), other);
+}
+
 std::string call_of(const Body& body, size_t op, std::string_view form) {
   std::string args;
   for (const Operand operand : body.ops[op].args) args += (args.empty() ? "" : ", ") + name_of(operand);

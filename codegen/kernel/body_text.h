@@ -17,6 +17,8 @@ std::string name_of(Operand operand);
 std::string call_of(const Body& body, size_t op, std::string_view form = "");
 /// `v0 = mul<float>(x0, s0)`, for a functor. `near`: its angle was found to be near (angles.h).
 std::string assignment(const Body& body, size_t op, const CostModel& costs, bool near = false);
+/// The value of a OneHot in column `column`, an expression. `type`: the compute type.
+std::string one_hot_of(const BodyOp& op, std::string_view column, std::string_view type);
 /// The head of a loop by blocks: each has the elements from `begin` to `end`, at most `length`.
 std::string block_lines(const std::string& indent, const std::string& count, long length);
 /// The type of a load's variable: float for 16-bit floats.

@@ -5,6 +5,7 @@
 #include "base/trace.h"
 #include "codegen/passes/common_subexpressions.h"
 #include "codegen/passes/dead_code.h"
+#include "codegen/passes/fills.h"
 #include "codegen/passes/simplify.h"
 #include "codegen/passes/slices_to_concat.h"
 #include "codegen/passes/sums_of_slices.h"
@@ -26,6 +27,7 @@ Rewrite anywhere(const Graph& graph, const CostModel&) {
 
 // Simplification comes first, so that equal ops have equal arguments; dead code elimination is last, to remove what the others left.
 constexpr std::array kPasses = {
+    Pass{"fills", anywhere<fills>},
     Pass{"simplify", anywhere<simplify>},
     Pass{"common_subexpressions", common_subexpressions},
     Pass{"slices_to_concat", anywhere<slices_to_concat>, false},

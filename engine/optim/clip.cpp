@@ -4,9 +4,10 @@
 #include "codegen/kernel/backend.h"
 #include "engine/options/use_options.h"
 
+#include <ATen/ScalarOps.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_to_copy.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@ namespace {
 at::Tensor factor_of(const at::Tensor& norm, double max_norm) {
   if (!norm.device().is_cpu()) return (max_norm / (norm + 1e-6)).clamp_max(1.0);
   const double factor = max_norm / (*norm.const_data_ptr<double>() + 1e-6);
-  return at::scalar_tensor(factor > 1.0 ? 1.0 : factor, norm.options());
+  return at::detail::scalar_tensor_static(factor > 1.0 ? 1.0 : factor, at::kDouble, at::kCPU);
 }
 
 }  // namespace
@@ -40,6 +41,12 @@ std::optional<Clipped> clip(const ClipGradNorm& how, const std::vector<at::Tenso
               " for gradients from `parameters` is non-finite, so it cannot be clipped. To disable this error and scale the gradients with "
               "the non-finite norm anyway, set `error_if_nonfinite=false`");
   return Clipped{norm, factor_of(norm, how.max_norm)};
+}
+
+at::Tensor as_float(const at::Tensor& number) {
+  const bool is_here = number.is_cpu() && number.scalar_type() == at::kDouble;
+  if (!is_here) return at::_to_copy(number, at::kFloat);
+  return at::detail::scalar_tensor_static(static_cast<float>(*number.const_data_ptr<double>()), at::kFloat, at::kCPU);
 }
 
 }  // namespace hindcast::engine

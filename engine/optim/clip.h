@@ -19,4 +19,7 @@ struct Clipped {
 /// ones on several devices.
 std::optional<Clipped> clip(const ClipGradNorm& how, const std::vector<at::Tensor>& gradients);
 
+/// `number.to(at::kFloat)`, for one element. A float64 on the CPU is converted without an operator, in a tenth of the time.
+at::Tensor as_float(const at::Tensor& number);
+
 }  // namespace hindcast::engine

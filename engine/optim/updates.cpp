@@ -1,9 +1,9 @@
 #include "engine/optim/updates.h"
 
 #include "capture/backward/facts.h"
+#include "engine/optim/clip.h"
 #include "engine/options/use_options.h"
 
-#include <ATen/ops/_to_copy.h>
 #include <c10/util/ScopeExit.h>
 
 #include <algorithm>
@@ -77,7 +77,7 @@ void Updates::add_alone(const at::Tensor& parameter, std::function<void()> step)
 
 void Updates::set_factor(const at::Tensor& factor) {
   factor_ = factor;
-  factor_as_float_ = factor.defined() ? at::_to_copy(factor, at::kFloat) : at::Tensor();
+  factor_as_float_ = factor.defined() ? as_float(factor) : at::Tensor();
 }
 
 const void* Updates::factor_for(at::ScalarType compute) const {

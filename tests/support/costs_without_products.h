@@ -12,6 +12,8 @@ class CostsWithoutProducts final : public ForwardedCosts {
   bool is_worth_it(const codegen::ProductShape& /*product*/) const override { return false; }
   bool checks_indices() const override { return false; }
   bool repeats_numbers_of_rows() const override { return false; }
+  bool joins_numbers_of_rows() const override { return false; }
+  bool keeps_small_groups_open() const override { return false; }
 
  private:
   const codegen::CostModel& of() const override { return codegen::cpu::cost_model(); }

@@ -20,6 +20,8 @@ class ForwardedCosts : public codegen::CostModel {
   bool is_concat_written_in_place(int64_t piece) const override { return of().is_concat_written_in_place(piece); }
   bool checks_indices() const override { return of().checks_indices(); }
   bool repeats_numbers_of_rows() const override { return of().repeats_numbers_of_rows(); }
+  bool joins_numbers_of_rows() const override { return of().joins_numbers_of_rows(); }
+  bool keeps_small_groups_open() const override { return of().keeps_small_groups_open(); }
   bool is_memory_worth_taking(int64_t bytes) const override { return of().is_memory_worth_taking(bytes); }
   bool are_far_angles_inlined(size_t functors) const override { return of().are_far_angles_inlined(functors); }
 

@@ -155,6 +155,22 @@ TEST(ShortRows, ScatterAdd) {
   expect_near(program.run(given), stock, stock);
 }
 
+TEST(ShortRows, PicksAndAddsKeepSpecialValues) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const at::Tensor x = at::tensor({-0.0F, 0.0F, kNan, kInfinity, -kInfinity, -1.0F}).repeat({6, 1}), index = at::arange(6).unsqueeze(1);
+  const Function function = [](const Tensors& in) {
+    const at::Tensor picked = in[0].gather(1, in[1]), added = in[0].scatter_add(1, in[1], in[2]);
+    return Tensors{picked, at::copysign(at::ones_like(picked), picked), added, at::copysign(at::ones_like(added), added)};
+  };
+  const Tensors given = {x, index, at::full({6, 1}, -0.0F)}, seen = ForwardProgram(function, given).run(given), stock = function(given);
+  for (size_t i = 0; i < stock.size(); ++i) {
+    const at::Tensor is_same = (seen[i] == stock[i]).logical_or(stock[i].isnan().logical_and(seen[i].isnan()));
+    const bool is_of_sign = i % 2 == 1;  // of a NaN, a sign says nothing
+    EXPECT_TRUE((is_of_sign ? is_same.logical_or(stock[i - 1].isnan()) : is_same).all().item<bool>()) << seen[i] << "\nstock:\n"
+                                                                                                      << stock[i];
+  }
+}
+
 // More indices than one for a row, or longer rows: a kernel would read all columns.
 TEST(ShortRows, OtherGathersAreLeftToAten) {
   const Function function = [](const Tensors& in) { return Tensors{(in[0] * 2).gather(1, in[1]) * 3}; };
@@ -165,6 +181,35 @@ TEST(ShortRows, OtherGathersAreLeftToAten) {
     EXPECT_THAT(program.left(), testing::Contains("aten::gather"));
     expect_near(program.run(given), function(given), function({given[0].to(at::kDouble), given[1]}));
   }
+}
+
+// The gradient of a policy: numbers per row are computed in the kernel of the rows, though no sum of a row is among their operands.
+TEST(ShortRows, NumbersOfRowsJoin) {
+  for (const at::DimVector& sizes : kSizes) {
+    SCOPED_TRACE(at::IntArrayRef(sizes));
+    at::DimVector of_rows = sizes;
+    of_rows.pop_back();
+    const Function function = [](const Tensors& in) {
+      const at::Tensor probabilities = in[0].softmax(-1), of_row = ((in[1] * 0.5).exp() / 3).where(in[2] > 0, in[1] - in[2]);
+      const at::Tensor gradient = of_row.unsqueeze(-1) * probabilities.log();
+      return Tensors{gradient - gradient.sum(-1, true), of_row};
+    };
+    const Tensors given = {at::randn(sizes), at::randn(of_rows), at::randn(of_rows)};
+    const ForwardProgram program(function, given);
+    EXPECT_EQ(program.left(), Names{});
+    EXPECT_EQ(program.kernels(), 1);
+    expect_near(program.run(given), function(given), function(as(given, at::kDouble)));
+  }
+}
+
+TEST(ShortRows, NumbersOfRowsOfAnotherShapeJoin) {
+  const Function function = [](const Tensors& in) {
+    const at::Tensor of_row = in[1].t() * 2 + in[2].flatten(0, 1).unsqueeze(0).sigmoid();
+    return Tensors{in[0].softmax(-1) * of_row.reshape({5, 14, 1})};
+  };
+  const Tensors given = {at::randn({5, 14, 3}), at::randn({70, 1}), at::randn({5, 14})};
+  const ForwardProgram program(function, given);
+  expect_near(program.run(given), function(given), function(as(given, at::kDouble)));
 }
 
 // ATen takes 0 and -1 as the dim of a tensor without dimensions.

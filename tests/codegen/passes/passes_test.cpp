@@ -1,6 +1,7 @@
 // What is removed from a graph before fusion, what stays, and that results do not change.
 
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/library.h>
@@ -14,6 +15,7 @@
 #include "codegen/passes/pipeline.h"
 #include "hindcast/hindcast.h"
 #include "tests/codegen/cpu/near_grads.h"
+#include "tests/support/forward_program.h"
 #include "tests/support/kept_graphs.h"
 #include "tests/support/log_capture.h"
 #include "tests/support/same_grads.h"
@@ -26,7 +28,6 @@ using capture::EventOrder;
 using capture::EventUse;
 using capture::InstrKind;
 using capture::ValueId;
-using Tensors = std::vector<at::Tensor>;
 
 at::Tensor leaf_of(at::IntArrayRef sizes) { return at::randn(sizes).set_requires_grad(true); }
 
@@ -223,6 +224,42 @@ TEST(Simplify, LeavesEveryBitOfOddNumbers) {
 }
 
 // ---- common_subexpressions
+
+// Of each: the number, or the negative, product and quotient of what has such a number.
+TEST(Fills, ANumberOfTheFirstGradient) {
+  const Function function = [](const Tensors& in) {
+    const at::Tensor one = at::ones_like(in[0].sum()), third = one / 3;
+    return Tensors{in[0] * third, in[0] * (-third * 0.1), in[0] / (third * third), in[0] + at::zeros_like(one).neg()};
+  };
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf}) {
+    const Tensors given = {at::linspace(-2, 2, 37).to(type)};
+    const ForwardProgram program(function, given);
+    if (type != at::kHalf) EXPECT_EQ(program.left(), (Names{"aten::full", "aten::full", "aten::full", "aten::full"}));
+    expect_near(program.run(given), function(given), function(as(given, at::kDouble)));
+  }
+}
+
+TEST(Fills, OnesThatTheProgramReturnsAreNew) {
+  const Function function = [](const Tensors& in) { return Tensors{at::ones_like(in[0].sum()) * 2}; };
+  const Tensors given = {at::ones({3})};
+  const ForwardProgram program(function, given);
+  program.run(given)[0].zero_();
+  EXPECT_EQ(program.run(given)[0].item<float>(), 2);
+}
+
+TEST(Fills, NewTensorsReadNoTensor) {
+  const Function function = [](const Tensors& in) {
+    const at::Tensor x = in[0].exp();
+    return Tensors{x + x.new_zeros({4}) * x.new_ones({4}) + x.new_full({3, 4}, 0.25), x.new_zeros({2}, at::kInt), x.new_full({}, 7)};
+  };
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    const Tensors given = {at::linspace(-2, 2, 12).reshape({3, 4}).to(type)};
+    const ForwardProgram program(function, given);
+    EXPECT_THAT(program.left(), testing::Each(testing::AnyOf("aten::zeros", "aten::ones", "aten::full")));
+    expect_near(program.run(given), function(given), function(as(given, at::kDouble)));
+    EXPECT_EQ(program.run(given)[1].scalar_type(), at::kInt);
+  }
+}
 
 TEST(CommonSubexpressions, TwoBiasesOfOneSum) {
   const auto backward = [] {
