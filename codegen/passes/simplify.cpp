@@ -138,7 +138,8 @@ class Simplifier {
     const Arg& from = instr.args[1];
     if (from.kind != Arg::Kind::Value || !from.values[0].defined()) return std::nullopt;
     const ValueId source = from.values[0], result = instr.outputs[0];
-    if (!is_same_type(source, result) || value(source).is_view || !uses_.is_computed(source)) return std::nullopt;
+    if (!is_same_type(source, result) || value(source).is_view || !uses_.is_computed(source) || uses_.may_be_zero_tensor(source))
+      return std::nullopt;
     for (const Use& use : uses_.of_memory(source)) {
       const bool waits = use.kind == UseKind::Wait && uses_.segment_of(use.instr) == uses_.segment_of(i);
       if (use.instr != i && !waits) return std::nullopt;

@@ -68,9 +68,9 @@ class SumsOfSlices {
   // Whether the slice can be added in place: `whole` has the layout of the sum.
   bool can_be_added(const Instr& slice, ValueId whole, ValueId sum) const {
     const Value &to = value(whole), &made = value(sum);
-    return uses_.is_computed(whole) && !to.is_view && to.dtype == made.dtype && to.device == made.device && to.sizes == made.sizes &&
-           to.strides == made.strides && value(slice.args[0].values[0]).dtype == made.dtype &&
-           std::find(to.strides.begin(), to.strides.end(), 0) == to.strides.end();
+    return uses_.is_computed(whole) && !uses_.may_be_zero_tensor(whole) && !to.is_view && to.dtype == made.dtype &&
+           to.device == made.device && to.sizes == made.sizes && to.strides == made.strides &&
+           value(slice.args[0].values[0]).dtype == made.dtype && std::find(to.strides.begin(), to.strides.end(), 0) == to.strides.end();
   }
 
   static Instr added_to_slice(const Instr& sum, const Instr& slice, ValueId whole) {

@@ -25,10 +25,24 @@ UseKind kind_of_inputs(const Instr& instr) {
   return UseKind::Show;
 }
 
+// Of two gradients, the sum is one only if both are.
+bool makes_zero_tensor(const Instr& instr, const std::vector<bool>& may_be) {
+  const auto is = [&](ValueId value) { return value.defined() && may_be[value.index]; };
+  if (instr.kind == InstrKind::AddGrads) return is(instr.inputs[0]) && is(instr.inputs[1]);
+  if (instr.op && instr.op->operator_name().name == "aten::_efficientzerotensor") return true;
+  bool found = false;
+  capture::for_each_use(instr, [&](ValueId value) { found = found || is(value); });
+  return found;
+}
+
 }  // namespace
 
 Uses::Uses(const Graph& graph, const Rewrite& rewrite)
-    : uses_(graph.values.size()), shares_with_(graph.values.size()), members_(graph.values.size()), is_computed_(graph.values.size()) {
+    : uses_(graph.values.size()),
+      shares_with_(graph.values.size()),
+      members_(graph.values.size()),
+      is_computed_(graph.values.size()),
+      may_be_zero_tensor_(graph.values.size()) {
   std::iota(shares_with_.begin(), shares_with_.end(), 0u);
   uint32_t segment = 0, accumulations = 0;
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
@@ -49,6 +63,7 @@ Uses::Uses(const Graph& graph, const Rewrite& rewrite)
     for (const ValueId output : instr.outputs) {
       if (!output.defined()) continue;
       is_computed_[output.index] = capture::computes(instr);
+      may_be_zero_tensor_[output.index] = capture::computes(instr) && makes_zero_tensor(instr, may_be_zero_tensor_);
       if (!graph.values[output.index].is_view) continue;
       // The graph does not say which argument the view is of: assume all.
       for (const Arg& arg : instr.args) {

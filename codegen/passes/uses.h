@@ -35,6 +35,9 @@ class Uses {
   uint32_t segment_of(uint32_t instr) const { return segments_[instr]; }
   /// Whether the value is computed by an op, and is neither an input of the graph nor a result of a boundary.
   bool is_computed(capture::ValueId value) const { return is_computed_[value.index]; }
+  /// Whether it may be a ZeroTensor, which cannot be written to: the result of `_efficientzerotensor`, as in the derivative of sgn, or
+  /// computed of one.
+  bool may_be_zero_tensor(capture::ValueId value) const { return may_be_zero_tensor_[value.index]; }
   /// Whether a leaf accumulates at an instr in (first, last].
   bool accumulates_between(uint32_t first, uint32_t last) const { return accumulations_[last] != accumulations_[first]; }
 
@@ -46,7 +49,7 @@ class Uses {
   std::vector<uint32_t> shares_with_;  // union-find: a value with the same memory, or itself
   std::vector<std::vector<uint32_t>> members_;
   std::vector<uint32_t> segments_, accumulations_;  // by instr; accumulations_: the number of accumulations up to it
-  std::vector<bool> is_computed_;
+  std::vector<bool> is_computed_, may_be_zero_tensor_;
 };
 
 }  // namespace hindcast::codegen

@@ -166,5 +166,17 @@ TEST(SumsOfSlices, VerifyTakesNoSignOfAZeroForADifference) {
   EXPECT_EQ(hindcast::stats().refused_graphs, 0U);
 }
 
+// The derivative of sgn is a ZeroTensor, which cannot be written to.
+TEST(SumsOfSlices, NotAddedToAZeroTensor) {
+  expect_same([](at::TensorOptions options) {
+    const at::Tensor x = near_leaf({7, 4}, options), weight = near_leaf({4, 5}, options);
+    const at::Tensor y = x.matmul(weight),
+                     loss = x.select(1, 1).sin().sum() + x.abs().sum() + y.abs().sum() + y.narrow(1, 1, 3).exp().sum();
+    const at::Tensor gradient = torch::autograd::grad({loss}, {x}, {}, std::nullopt, /*create_graph=*/true)[0];
+    gradient.square().sum().backward();
+    return Tensors{x.grad(), weight.grad()};
+  });
+}
+
 }  // namespace
 }  // namespace hindcast::tests::sums_of_slices_test
