@@ -5,12 +5,13 @@
 // all differ in structure, or that cycles through more structures than the cache holds, would pay forever and gain nothing. Therefore:
 //
 //   - Captures are paid from a credit. Each costs four units, and each of its first eight hits earns one. Without credit, a structure is
-//     captured when it is seen for the second time. A large backward counts as several, up to eight, since the time and memory of a
-//     capture grow with its nodes. So a program with packed sequences, where each set of lengths is a structure, wastes few captures.
+//     captured when it is seen for the second time; for each 64 captures of debt, one time later, up to the ninth. A large backward counts as several, up to eight, since the time and memory of a capture grow with its nodes.
+//     So a program with packed sequences, where each set of lengths is a structure, wastes few captures.
 //   - Once the cache is full, a structure must recur sixteen times while the least recently used one is not used at all. Of 257
 //     structures in rotation, 256 stay, and the one without room runs on the stock engine.
-//   - After some calls in a row that were left to the stock engine, the next ones go there without being looked at: 1, 3, 7, then 15
-//     between two that are. A program that starts to repeat is therefore noticed, and its hits earn the credit back.
+//   - After some calls that were left to the stock engine, the next ones go there without being looked at: 1, 3, 7, then 15 between two
+//     that are. A hit offsets four of such calls, which is about what it gains and what looking at them costs; so fewer hits than one in
+//     five do not end it for long. A program that starts to repeat is noticed, and its hits earn the credit back.
 
 #include "base/fork.h"
 #include "cache/key.h"
@@ -51,8 +52,7 @@ class HINDCAST_API Payoff {
   bool may_capture(const cache::KeyHash& structure, uint64_t now, AskRoom room) {
     const Sighting seen = sight(structure, now);
     if (seen.is_never_kept) return false;
-    const bool is_welcome = seen.count != 0 || credit_.load(std::memory_order_relaxed) > 0;
-    if (!is_welcome) return false;
+    if (seen.count < sightings_needed()) return false;
     const Room there_is = room();
     if (!there_is.is_full) return true;
     return seen.count != 0 && (now - seen.first) / seen.count * kReturns < now - there_is.least_recent_use;
@@ -78,6 +78,11 @@ class HINDCAST_API Payoff {
   static int64_t weight_of(size_t nodes) {
     constexpr size_t kSmall = 128, kMost = 8;
     return static_cast<int64_t>(std::min(nodes / kSmall + 1, kMost));
+  }
+  uint32_t sightings_needed() const {
+    constexpr int64_t kMost = 8;
+    const int64_t credit = credit_.load(std::memory_order_relaxed);
+    return credit > 0 ? 0 : static_cast<uint32_t>(std::min(1 - credit / kCredit, kMost));
   }
   static constexpr uint64_t kReturns = 16;
   static constexpr uint32_t kMostRaised = 8;
@@ -120,11 +125,15 @@ class Pause {
   /// A call was examined, and left to the stock engine.
   void left_one() {
     forget_time_before_reset();
-    if (++in_a_row_ <= kPatience) return;
+    if (left_out_ < kMost) ++left_out_;
+    if (left_out_ <= kPatience) return;
     length_ = length_ < kLongest ? 2 * length_ + 1 : kLongest;
     left_ = length_;
   }
-  void took_one() { in_a_row_ = length_ = left_ = 0; }
+  void took_one() {
+    left_out_ -= std::min(left_out_, kOffset);
+    length_ = left_ = 0;
+  }
   /// Returns how many of the next calls to skip, and ends the pause: the caller skips and counts them.
   uint32_t take() {
     if (left_ != 0) forget_time_before_reset();
@@ -134,11 +143,12 @@ class Pause {
  private:
   void forget_time_before_reset() {
     const uint64_t resets = Payoff::of_process().resets();
-    if (std::exchange(resets_, resets) != resets) took_one();
+    if (std::exchange(resets_, resets) != resets) left_out_ = length_ = left_ = 0;
   }
 
-  static constexpr uint32_t kPatience = 16, kLongest = 15;
-  uint32_t in_a_row_ = 0, length_ = 0, left_ = 0;
+  static constexpr uint32_t kPatience = 16, kLongest = 15, kOffset = 4, kMost = kPatience + kOffset;
+  uint32_t left_out_ = 0;  // calls, less those that hits offset
+  uint32_t length_ = 0, left_ = 0;
   uint64_t resets_ = 0;  // Payoff::resets() when the pause began
 };
 

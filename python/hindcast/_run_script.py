@@ -2,6 +2,7 @@
 
 import argparse
 import atexit
+import builtins
 import io
 import os
 import runpy
@@ -81,7 +82,7 @@ def _options(parsed: argparse.Namespace) -> dict[str, Any]:
 def _new_main() -> ModuleType:
     """The module for the script's names, which pickle and multiprocessing look up."""
     interpreters, module = sys.modules["__main__"], ModuleType("__main__")
-    vars(module)["__builtins__"] = __builtins__
+    vars(module)["__builtins__"] = builtins  # the module, as in the interpreter's own; in other modules the name is its dict
     if "__annotations__" in vars(interpreters):  # until Python 3.13
         vars(module)["__annotations__"] = {}
     sys.modules["__main__"] = module

@@ -86,7 +86,7 @@ if __name__ == "__main__":
     assert type(pickle.loads(pickle.dumps(Kept()))) is Kept and __main__.Kept is Kept
     names = sorted(name for name in globals() if name not in ("json", "pickle"))
     print(json.dumps([names, __name__, __file__, str(__spec__ and __spec__.name), str(__package__), type(__loader__).__name__,
-                      str(__doc__), sys.argv, [path for path in sys.path]]))
+                      str(__doc__), sys.argv, [path for path in sys.path], type(__builtins__).__name__]))
 """
 
 

@@ -92,6 +92,38 @@ TEST(Payoff, RemembersStructuresWhoseHashesHaveEqualLowBits) {
   EXPECT_FALSE(may_capture(1));
 }
 
+TEST(Payoff, ADebtAsksForMoreSightings) {
+  engine::Payoff payoff;
+  const auto sightings_until_captured = [&](uint64_t structure) {
+    for (int seen = 0; seen < 20; ++seen) {
+      if (payoff.may_capture({.low = 7, .high = structure}, payoff.next(), [] { return engine::Payoff::Room(); })) return seen;
+    }
+    return -1;
+  };
+  EXPECT_EQ(sightings_until_captured(1), 0);
+  for (int debt = 0; debt < 12; ++debt) {
+    for (uint64_t i = 0; i < kCredit; ++i) payoff.captured(1);
+    EXPECT_EQ(sightings_until_captured(static_cast<uint64_t>(debt + 2)), std::min(debt + 1, 8));
+  }
+  for (uint32_t i = 0; i < 64 * kCredit; ++i) payoff.hit(0, 1);
+  EXPECT_EQ(sightings_until_captured(100), 0) << "hits have paid";
+}
+
+TEST(Pause, HitsThatAreRareDoNotEndIt) {
+  engine::Pause pause;
+  const auto examined_of = [&](int calls, auto hits) {
+    int examined = 0;
+    for (int call = 0; call < calls; ++call) {
+      if (pause.skips()) continue;
+      hits(examined++) ? pause.took_one() : pause.left_one();
+    }
+    return examined;
+  };
+  EXPECT_LT(examined_of(1000, [](int i) { return i % 8 == 0; }), 300);
+  EXPECT_GT(examined_of(100, [](int) { return true; }), 60) << "it begins to repeat";
+  EXPECT_EQ(examined_of(1000, [](int i) { return i % 3 == 0; }), 1000);
+}
+
 // One structure that comes back does not pay for all the others.
 TEST_F(BackOff, WithCreateGraphToo) {
   const auto slope_of = [](uint64_t structure) {
