@@ -115,7 +115,7 @@ std::vector<Claim> claims_about_limits() {
        "takes {} from a credit of {}. Each of its first {} hits",
        {price, number(std::stoull(price) * std::stoull(factor)), written(payoff, "kHitsThatCount = (\\d+)")}},
       {debugging, "came back {} times", {written(payoff, "kReturns = (\\d+)")}},
-      {debugging, "After {} such calls in a row", {written(payoff, "kPatience = (\\d+)")}},
+      {debugging, "After {} such calls", {written(payoff, "kPatience = (\\d+)")}},
       {debugging, "at last of {}.", {number(std::stoull(written(payoff, "kLongest = (\\d+)")) + 1)}},
       {debugging, "the last {} misses", {written("engine/counters/stats_recorder.h", "kRecentMisses = (\\d+)")}},
       {debugging, "The first {} such backwards", {written("engine/diagnosis/nan_guard.h", "kMostMessages = (\\d+)")}},

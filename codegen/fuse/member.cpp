@@ -173,36 +173,40 @@ class Description {
   bool pointwise(const PointwiseOp& op, const std::vector<Arg>& args) {
     if (instr_.outputs.size() != 1 || (op.accepts && !op.accepts(args))) return false;
     if (op.gives_mask != makes_mask()) return false;
-    std::vector<Arg> rounded = args;
-    if (is_of_16_bits(value(instr_.outputs[0]).dtype)) {
-      if (op.accepts_in_16_bits && !op.accepts_in_16_bits(args)) return false;
-      if (member_.device->is_cpu() && !round_numbers(op, rounded)) return false;
-    }
     for (uint32_t i = 0; i < args.size(); ++i) {
-      const Arg& arg = args[i];
-      if (has_list_or_tensor_constant(arg)) return false;
-      if (arg.kind == Arg::Kind::Constant && arg.constant.isNone() && !(op.may_be_none >> i & 1)) return false;
-      if (arg.kind != Arg::Kind::Value) continue;
-      if (!arg.values[0].defined()) return false;
-      const bool is_counter = op.counters >> i & 1;  // has more digits than a scalar can hold
-      if (is_number_of_host(value(arg.values[0])) && !is_counter) {
-        member_.numbers.push_back(arg.values[0]);
-        continue;
-      }
-      const at::ScalarType type = value(arg.values[0]).dtype;
-      const bool is_read_as_it_is = (op.mask_args >> i & 1 && type == at::kBool) || (is_counter && is_integer(type));
-      if (!is_float(type) && !is_complex(type) && !is_read_as_it_is && !is_converted(value(arg.values[0]))) return false;
-      member_.operands.push_back({arg.values[0]});
+      if (!takes(op, args[i], i)) return false;
     }
     if (op.gives_mask && !compares_alike(args)) return false;
+    std::vector<Arg> rounded = args;
+    if (is_of_16_bits(value(instr_.outputs[0]).dtype) && !round_numbers(op, rounded)) return false;
     member_.build = [rounded, &op](BodyBuilder& body) { body.result(0, op.build(body, rounded), Extent::Element); };
     return !member_.operands.empty() && domain_is_result();
   }
 
+  // Adds argument i to the operands, if it is a tensor. Returns false if a kernel cannot read it.
+  bool takes(const PointwiseOp& op, const Arg& arg, uint32_t i) {
+    if (has_list_or_tensor_constant(arg)) return false;
+    if (arg.kind == Arg::Kind::Constant && arg.constant.isNone() && !(op.may_be_none >> i & 1)) return false;
+    if (arg.kind != Arg::Kind::Value) return true;
+    if (!arg.values[0].defined()) return false;
+    const bool is_counter = op.counters >> i & 1;  // has more digits than a scalar can hold
+    if (is_number_of_host(value(arg.values[0])) && !is_counter) {
+      member_.numbers.push_back(arg.values[0]);
+      return true;
+    }
+    const at::ScalarType type = value(arg.values[0]).dtype;
+    const bool is_read_as_it_is = (op.mask_args >> i & 1 && type == at::kBool) || (is_counter && is_integer(type));
+    if (!is_float(type) && !is_complex(type) && !is_read_as_it_is && !is_converted(value(arg.values[0]))) return false;
+    member_.operands.push_back({arg.values[0]});
+    return true;
+  }
+
   static bool is_of_16_bits(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
 
-  // Rounds the numbers that ATen rounds. Returns false if that is not possible before the kernel runs.
+  // For a result of 16 bits: rounds the numbers that ATen rounds. Returns false if that is not possible before the kernel runs.
   bool round_numbers(const PointwiseOp& op, std::vector<Arg>& args) const {
+    if (op.accepts_in_16_bits && !op.accepts_in_16_bits(args)) return false;
+    if (!member_.device->is_cpu()) return true;
     const at::ScalarType type = value(instr_.outputs[0]).dtype;
     for (uint32_t i = 0; i < args.size(); ++i) {
       if (!(op.rounded >> i & 1)) continue;

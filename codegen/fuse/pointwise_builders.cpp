@@ -157,7 +157,7 @@ PointwiseOp clamp_to_given(const Functor& functor) {
 }
 
 // For eps None, a negative number is passed, with which the functors do not clamp. They clamp as ATen does only if the lower bound is not
-// above the upper one. In 16 bits ATen also rounds 1 - eps.
+// above the upper one. In 16 bits ATen also rounds 1 - eps: with a small eps that is 1, or the results differ by more than their rounding.
 PointwiseOp with_optional_eps(const Functor& functor) {
   PointwiseOp op;
   const size_t eps = functor.operands;
@@ -165,7 +165,7 @@ PointwiseOp with_optional_eps(const Functor& functor) {
   op.accepts = [=](const Args& args) {
     return is_none(args[eps]) || (args[eps].kind == Arg::Kind::Constant && args[eps].constant.toDouble() <= 0.5);
   };
-  op.accepts_in_16_bits = [=](const Args& args) { return is_none(args[eps]); };
+  op.accepts_in_16_bits = [=](const Args& args) { return is_none(args[eps]) || args[eps].constant.toDouble() >= 0.125; };
   op.build = [=](BodyBuilder& body, const Args& args) {
     std::vector<Operand> all = operands(body, args, eps);
     all.push_back(is_none(args[eps]) ? body.number(-1) : body.scalar(args[eps]));

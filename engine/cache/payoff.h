@@ -5,8 +5,9 @@
 // all differ in structure, or that cycles through more structures than the cache holds, would pay forever and gain nothing. Therefore:
 //
 //   - Captures are paid from a credit. Each costs four units, and each of its first eight hits earns one. Without credit, a structure is
-//     captured when it is seen for the second time; for each 64 captures of debt, one time later, up to the ninth. A large backward counts as several, up to eight, since the time and memory of a capture grow with its nodes.
-//     So a program with packed sequences, where each set of lengths is a structure, wastes few captures.
+//     captured when it is seen for the second time; for each 64 captures of debt, one time later, up to the ninth. A large backward counts
+//     as several, up to eight, since the time and memory of a capture grow with its nodes. So a program with packed sequences, where each
+//     set of lengths is a structure, wastes few captures.
 //   - Once the cache is full, a structure must recur sixteen times while the least recently used one is not used at all. Of 257
 //     structures in rotation, 256 stay, and the one without room runs on the stock engine.
 //   - After some calls that were left to the stock engine, the next ones go there without being looked at: 1, 3, 7, then 15 between two
