@@ -13,12 +13,12 @@ namespace hindcast::engine {
 namespace {
 
 // True if both have the same layout, so that a kernel can index them with the same flat offset.
-bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
+bool have_same_layout(const at::Tensor& a, const at::Tensor& b) {
   if (a.is_contiguous() && b.is_contiguous()) return a.sizes() == b.sizes();
   return a.is_non_overlapping_and_dense() && a.sizes() == b.sizes() && a.strides() == b.strides();
 }
 
-std::string_view why_not_alike(c10::ArrayRef<const at::Tensor*> tensors) {
+std::string_view why_not_together(c10::ArrayRef<const at::Tensor*> tensors) {
   const at::Tensor& parameter = *tensors[0];
   for (const at::Tensor* const tensor : tensors) {
     if (!tensor->defined()) return "a part of its state is missing";
@@ -26,7 +26,7 @@ std::string_view why_not_alike(c10::ArrayRef<const at::Tensor*> tensors) {
       return "it, its gradient or its state is not a plain strided tensor";
     if (tensor->scalar_type() != parameter.scalar_type() || tensor->device() != parameter.device())
       return "it, its gradient and its state are not of one type on one device";
-    if (!lie_alike(parameter, *tensor)) return "it, its gradient and its state do not lie alike in memory, without gaps";
+    if (!have_same_layout(parameter, *tensor)) return "it, its gradient and its state do not have the same layout, without gaps";
   }
   return {};
 }
@@ -39,7 +39,7 @@ char* memory_of(const at::Tensor& tensor, bool is_only_read) {
 }  // namespace
 
 std::string_view Updates::add(const Update& update, c10::ArrayRef<const at::Tensor*> tensors) {
-  if (const std::string_view why = why_not_alike(tensors); !why.empty()) return why;
+  if (const std::string_view why = why_not_together(tensors); !why.empty()) return why;
   const at::Tensor& parameter = *tensors[0];
   if (!codegen::is_float(parameter.scalar_type())) return "kernels compute with floating point numbers of 16, 32 and 64 bits";
   KernelOf& with = kernel_of(update, parameter.scalar_type(), parameter.device());

@@ -421,7 +421,7 @@ def compiled_step(optimizer: Optimizer, clip_grad_norm: Optional[ClipGradNorm] =
 
     Kernels make the updates of SGD, Adam, AdamW, RMSprop and Adagrad. The optimizer's own code makes those of other and derived
     classes, of sparse gradients, of complex parameters, of groups that are capturable or differentiable or have a tensor as a
-    setting, and of a parameter, gradient and state that do not lie alike in memory.
+    setting, and of a parameter, gradient and state that do not have the same layout.
 
     Example::
 

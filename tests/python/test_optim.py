@@ -162,7 +162,7 @@ def test_forms_of_memory(form):
         pair.take_step(gradients)
         pair.assert_same()
     assert (pair.step.compiled, pair.step.original) == (9, 3)
-    assert "do not lie alike" in pair.step.why_original
+    assert "do not have the same layout" in pair.step.why_original
 
 
 def test_groups_have_their_own_settings():
