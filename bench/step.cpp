@@ -5,7 +5,7 @@
 // `train_step/...`: the same steps in one call. `by_hand_us`: a hand-written function of the same step (by_hand.h), as a third lane;
 // `of_by_hand`: ours over it.
 // `step/optimizer/...`: the optimizer's step alone, on fixed gradients. `floor_us`: the step's reads and writes of memory as a copy.
-// `step/checkpoint`: small blocks, each of which runs twice in both lanes; `us_of_one`: the extra time per checkpoint.
+// `step/checkpoint`: small blocks whose forwards are recomputed in the backward, in both lanes; `us_of_one`: the extra time per checkpoint.
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
