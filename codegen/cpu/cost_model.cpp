@@ -58,7 +58,7 @@ class CpuCostModel final : public CostModel {
     constexpr int64_t kLong = 64, kVector = 8, kFew = 32768;
     const int64_t rest = norm.segment % kVector;
     if (!norm.has_weight || norm.segment >= kLong || norm.numel <= kFew) return true;
-    if (norm.type == at::kBFloat16 || norm.type == at::kHalf) return false;
+    if (is_of_16_bits(norm.type)) return false;
     return norm.segment < kVector || (rest != 0 && rest * 6 <= norm.segment);
   }
 
@@ -90,7 +90,7 @@ class CpuCostModel final : public CostModel {
   }
 
   bool checks_indices() const override { return true; }
-  // To repeat it (loop_nest.h) costs less than a call of the kernel for each row.
+  // Repeating them (loop_nest.h) costs less than calling the kernel once per row.
   bool repeats_numbers_of_rows() const override { return true; }
   bool joins_numbers_of_rows() const override { return true; }
   bool keeps_small_groups_open() const override { return true; }
@@ -106,7 +106,7 @@ class CpuCostModel final : public CostModel {
   // softmax. It composes logsumexp of several ops, which for short rows costs less than a kernel's overhead per row.
   static bool is_slow_in_aten(const SingleOp& op) {
     constexpr int64_t kWorthAStart = 256;
-    const bool is_converted = op.type == at::kBFloat16 || op.type == at::kHalf;
+    const bool is_converted = is_of_16_bits(op.type);
     switch (op.forward) {
       case RowForward::Norm:
       case RowForward::LogSoftmax:

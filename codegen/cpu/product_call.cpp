@@ -156,8 +156,7 @@ class ProductCall final : public PointwiseFrame {
   std::optional<Walk> walk_of(Call& call) const {
     const at::Tensor &a = factor(call, 0), &b = factor(call, 1);
     const bool is_batched = a.dim() == 3;
-    const bool is_lazy = a.is_neg() || b.is_neg() || a._is_zerotensor() || b._is_zerotensor();
-    if (is_lazy || call.domain.back() != b.size(-1) || reads_padded_) return std::nullopt;
+    if (is_lazy(a) || is_lazy(b) || call.domain.back() != b.size(-1) || reads_padded_) return std::nullopt;
     const auto step_of = [](const at::Tensor& tensor, bool is_transposed) -> std::optional<long> {
       const int64_t along = is_transposed ? tensor.stride(-2) : tensor.stride(-1),
                     inner = is_transposed ? tensor.size(-2) : tensor.size(-1);

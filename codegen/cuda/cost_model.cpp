@@ -60,12 +60,14 @@ class CudaCostModel final : public CostModel {
   // Shorter pieces waste most of each memory access.
   bool is_concat_written_in_place(int64_t piece) const override { return piece >= 8; }
 
-  // Memory belongs to the stream that it was allocated on, which may differ from the backward's: after a result in it is freed, the other
-  // stream could reuse it too early. And LibTorch's allocator provides new memory equally fast.
+  // The last three are not measured on a card.
   bool checks_indices() const override { return false; }
   bool repeats_numbers_of_rows() const override { return false; }
   bool joins_numbers_of_rows() const override { return false; }
   bool keeps_small_groups_open() const override { return false; }
+
+  // Memory belongs to the stream that it was allocated on, which may differ from the backward's: after a result in it is freed, the other
+  // stream could reuse it too early. And LibTorch's allocator provides new memory equally fast.
   bool is_memory_worth_taking(int64_t /*bytes*/) const override { return false; }
 
   // A branch skips the code for far angles.

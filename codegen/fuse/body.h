@@ -19,6 +19,8 @@ inline bool is_float(at::ScalarType type) {
   return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf;
 }
 
+inline bool is_of_16_bits(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
+
 struct Operand {
   enum class Kind : uint8_t { Load, Scalar, Result, Product };
   Kind kind = Kind::Load;
@@ -52,7 +54,7 @@ struct BodyOp {
   enum class Kind : uint8_t {
     Functor,    // a functor of the device library, applied to `args`
     Reduction,  // reduces its one operand
-    OneHot,     // (index, value, other): `value` in column `index`, an int64 load; `other` in all others, or 0 if there is none
+    OneHot,     // (index, value[, other]): `value` in the column whose number `index`, an int64 load, gives; `other` or 0 elsewhere
   };
   std::string_view function;  // Functor: its name
   std::vector<Operand> args;

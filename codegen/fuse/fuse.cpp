@@ -187,9 +187,9 @@ class Fuser {
     for (const MemberOperand& operand : member->operands) {
       const uint32_t g = open_group_of_[source_of(operand.value).index];
       if (g == base::kNoIndex || g == into) continue;
-      if (!is_open(into) && (place = place_of(i, *member, g))) {
+      if (!is_open(into) && (place = place_without_cycle(i, *member, g))) {
         into = g;
-      } else if (!waits_for_readers(g)) {
+      } else if (!stays_open(g)) {
         close(g, is_open(into) ? "two groups meet" : "its reader has another domain, or it is full");
       }
     }
@@ -202,15 +202,15 @@ class Fuser {
     return true;
   }
 
-  // A group that reads the same large tensor saves a read. A group that has only the domain in common saves a call. Of two, where one needs
-  // the other, that is the other: its results can still be read by both.
+  // A group that reads the same large tensor saves a read. A group that has only the domain in common saves a call. If one such group needs
+  // another, the other is taken: later ops of either can read its results.
   std::pair<uint32_t, std::optional<OpenGroup::Place>> other_group_for(uint32_t i, const Member& member) const {
     const bool is_call_bound = costs_.is_call_bound(hint_of_numel(*graph_.symbols, member.sizes));
     std::pair<uint32_t, std::optional<OpenGroup::Place>> best = {base::kNoIndex, std::nullopt};
     for (uint32_t g = static_cast<uint32_t>(open_.size()); g-- > 0;) {
       if (!open_[g].live || (best.second && !needs(best.first, g))) continue;
       if (!is_call_bound && !shares_a_read(open_[g], member)) continue;
-      if (auto place = place_of(i, member, g)) best = {g, std::move(place)};
+      if (auto place = place_without_cycle(i, member, g)) best = {g, std::move(place)};
     }
     return best;
   }
@@ -219,25 +219,27 @@ class Fuser {
 
   uint32_t open_new() {
     open_.push_back({OpenGroup(graph_, views_, costs_)});
-    ++live_;
+    ++open_count_;
     return static_cast<uint32_t>(open_.size() - 1);
   }
 
-  // nullopt if the group cannot take the member.
-  std::optional<OpenGroup::Place> place_of(uint32_t i, const Member& member, uint32_t g) const {
+  // nullopt if the group cannot take the member, or would then need its own results, through other open groups.
+  std::optional<OpenGroup::Place> place_without_cycle(uint32_t i, const Member& member, uint32_t g) const {
     auto place = place_in(open_[g], member);
-    if (place && reads_a_reader_of(g, open_groups_read_by(i))) place.reset();
-    return place;
+    if (!place) return std::nullopt;
+    const std::vector<uint32_t> read = open_groups_read_by(i);
+    const bool needs_itself = std::any_of(read.begin(), read.end(), [&](uint32_t other) { return other != g && needs(other, g); });
+    return needs_itself ? std::nullopt : std::move(place);
   }
 
-  // A small group stays open for later ops when a group with another domain reads it, such as the loss.
-  bool waits_for_readers(uint32_t g) const {
-    constexpr size_t kMost = 16;  // each op looks at all of them
-    return live_ < kMost && costs_.keeps_small_groups_open() &&
+  // When an op of another group reads it, such as the sum of a loss, a small group stays open for later ops.
+  bool stays_open(uint32_t g) const {
+    constexpr size_t kMost = 16;  // since each op may try all open groups
+    return open_count_ < kMost && costs_.keeps_small_groups_open() &&
            costs_.is_call_bound(hint_of_numel(*graph_.symbols, open_[g].group.group().domain));
   }
 
-  // Of all tensors that the instr has as arguments, also those that only ATen reads (Group::unread).
+  // Includes the groups of arguments that only ATen reads (Group::unread).
   std::vector<uint32_t> open_groups_read_by(uint32_t i) const {
     std::vector<uint32_t> groups;
     capture::for_each_use(graph_.instrs[i], [&](ValueId value) {
@@ -248,11 +250,7 @@ class Fuser {
     return groups;
   }
 
-  // Whether one of `groups` needs results of the open group `g`, also through other open groups: then `g` cannot need theirs.
-  bool reads_a_reader_of(uint32_t g, const std::vector<uint32_t>& groups) const {
-    return std::any_of(groups.begin(), groups.end(), [&](uint32_t read) { return read != g && needs(read, g); });
-  }
-
+  // Whether the open group `reader` reads results of the open group `g`, also through other open groups.
   bool needs(uint32_t reader, uint32_t g) const {
     const std::vector<uint32_t>& reads = open_[reader].reads;
     return std::any_of(reads.begin(), reads.end(), [&](uint32_t read) { return read == g || (open_[read].live && needs(read, g)); });
@@ -311,7 +309,7 @@ class Fuser {
     merged.reads.insert(merged.reads.end(), open_[from].reads.begin(), open_[from].reads.end());
     open_[into] = std::move(merged);
     open_[from].live = false;
-    --live_;
+    --open_count_;
     for (Open& reader : open_) std::replace(reader.reads.begin(), reader.reads.end(), from, into);
     for (const uint32_t i : members) note_makers(i, into);
     return true;
@@ -408,7 +406,7 @@ class Fuser {
     if (!open_[g].live) return;
     draw_in_sums(g);
     open_[g].live = false;
-    --live_;
+    --open_count_;
     // Its loads must have been computed.
     for (const ValueId load : std::vector<ValueId>(open_[g].group.group().loads)) make_available(load);
     for (const ValueId value : open_[g].group.unread()) make_available(value);
@@ -533,7 +531,7 @@ class Fuser {
   std::unordered_map<uint32_t, std::optional<Member>> described_;  // by instr
   std::vector<bool> is_done_;                                      // by instr: in the schedule, or in a group
   std::vector<Open> open_;
-  size_t live_ = 0;  // of them
+  size_t open_count_ = 0;  // of them, those that are live
   std::vector<uint32_t> waiting_views_;
   uint32_t now_ = 0;
   Schedule schedule_;

@@ -174,17 +174,17 @@ class Description {
     if (instr_.outputs.size() != 1 || (op.accepts && !op.accepts(args))) return false;
     if (op.gives_mask != makes_mask()) return false;
     for (uint32_t i = 0; i < args.size(); ++i) {
-      if (!takes(op, args[i], i)) return false;
+      if (!add_operand(op, args[i], i)) return false;
     }
     if (op.gives_mask && !compares_alike(args)) return false;
     std::vector<Arg> rounded = args;
-    if (is_of_16_bits(value(instr_.outputs[0]).dtype) && !round_numbers(op, rounded)) return false;
+    if (!round_numbers(op, rounded)) return false;
     member_.build = [rounded, &op](BodyBuilder& body) { body.result(0, op.build(body, rounded), Extent::Element); };
     return !member_.operands.empty() && domain_is_result();
   }
 
   // Adds argument i to the operands, if it is a tensor. Returns false if a kernel cannot read it.
-  bool takes(const PointwiseOp& op, const Arg& arg, uint32_t i) {
+  bool add_operand(const PointwiseOp& op, const Arg& arg, uint32_t i) {
     if (has_list_or_tensor_constant(arg)) return false;
     if (arg.kind == Arg::Kind::Constant && arg.constant.isNone() && !(op.may_be_none >> i & 1)) return false;
     if (arg.kind != Arg::Kind::Value) return true;
@@ -201,13 +201,11 @@ class Description {
     return true;
   }
 
-  static bool is_of_16_bits(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
-
-  // For a result of 16 bits: rounds the numbers that ATen rounds. Returns false if that is not possible before the kernel runs.
+  // Rounds the numbers that ATen rounds. Returns false if they are known only when the kernel runs.
   bool round_numbers(const PointwiseOp& op, std::vector<Arg>& args) const {
-    if (op.accepts_in_16_bits && !op.accepts_in_16_bits(args)) return false;
-    if (!member_.device->is_cpu()) return true;
     const at::ScalarType type = value(instr_.outputs[0]).dtype;
+    if (!is_of_16_bits(type) || !member_.device->is_cpu()) return true;
+    if (op.accepts_in_16_bits && !op.accepts_in_16_bits(args)) return false;
     for (uint32_t i = 0; i < args.size(); ++i) {
       if (!(op.rounded >> i & 1)) continue;
       if (args[i].kind == Arg::Kind::Value && value(args[i].values[0]).dtype == type) continue;

@@ -157,7 +157,7 @@ PointwiseOp clamp_to_given(const Functor& functor) {
 }
 
 // For eps None, a negative number is passed, with which the functors do not clamp. They clamp as ATen does only if the lower bound is not
-// above the upper one. In 16 bits ATen also rounds 1 - eps: with a small eps that is 1, or the results differ by more than their rounding.
+// above the upper one. In 16 bits ATen rounds 1 - eps too, which a kernel does not: near 1, where logit is steep, the results would differ.
 PointwiseOp with_optional_eps(const Functor& functor) {
   PointwiseOp op;
   const size_t eps = functor.operands;

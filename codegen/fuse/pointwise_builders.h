@@ -9,7 +9,7 @@ namespace hindcast::codegen::builders {
 
 /// functor(args[0], args[1], ...), with as many arguments as it takes.
 PointwiseOp as_is(const Functor& functor);
-/// The same; ATen rounds all numbers to the tensors' type.
+/// The same; all numbers are rounded (PointwiseOp::rounded).
 PointwiseOp of_rounded(const Functor& functor);
 /// The same; all arguments may be bools.
 PointwiseOp of_masks(const Functor& functor);

@@ -13,11 +13,11 @@ struct PointwiseOp {
   uint32_t mask_args = 0;    // tensor arguments that may be bool (masks); all others are numbers
   uint32_t may_be_none = 0;  // arguments that may be None
   uint32_t counters = 0;     // integer arguments that are not converted to the compute type
-  uint32_t rounded = 0;      // numbers that ATen's CPU kernels round to the result's type, if that has 16 bits
+  uint32_t rounded = 0;      // numbers that ATen rounds to the result's type if that has 16 bits; on the CPU only
   bool gives_mask = false;   // the result is bool; inside a kernel it is a number like all other values: 1 or 0
   /// False if the expression is not right for these arguments.
   std::function<bool(const std::vector<capture::Arg>&)> accepts;             // empty: always
-  std::function<bool(const std::vector<capture::Arg>&)> accepts_in_16_bits;  // the same, for results of 16 bits
+  std::function<bool(const std::vector<capture::Arg>&)> accepts_in_16_bits;  // the same, for results of 16 bits on the CPU
   std::function<Operand(BodyBuilder&, const std::vector<capture::Arg>&)> build;
 };
 

@@ -16,8 +16,6 @@ namespace {
 using capture::Arg;
 using capture::Env;
 
-const c10::DispatchKeySet kLazyValues({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor});
-
 int64_t value_of(const Offset& offset, const Env& env) {
   const int64_t number = offset.start ? env.integer(*offset.start) : offset.number;
   if (!offset.size) return number;
@@ -55,8 +53,13 @@ Ints dense_strides(at::IntArrayRef sizes, c10::ArrayRef<uint8_t> order) {
   return strides;
 }
 
+bool is_lazy(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kBits({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor});
+  return tensor.unsafeGetTensorImpl()->key_set().has_any(kBits);
+}
+
 double number_in(const at::Tensor& tensor) {
-  if (!tensor.unsafeGetTensorImpl()->key_set().has_any(kLazyValues)) {  // fast path: item() takes a microsecond
+  if (!is_lazy(tensor)) {  // fast path: item() takes a microsecond
     if (tensor.scalar_type() == at::kDouble) return *tensor.const_data_ptr<double>();
     if (tensor.scalar_type() == at::kFloat) return static_cast<double>(*tensor.const_data_ptr<float>());
     if (tensor.scalar_type() == at::kLong) return static_cast<double>(*tensor.const_data_ptr<int64_t>());
@@ -98,7 +101,7 @@ c10::SmallVector<double, 16> ScalarArgs::values(const Env& env) const {
 }
 
 void make_plain(at::Tensor& tensor) {
-  if (C10_UNLIKELY(tensor.unsafeGetTensorImpl()->key_set().has_any(kLazyValues))) {
+  if (C10_UNLIKELY(is_lazy(tensor))) {
     tensor = tensor.clone();
     ++operand_copies();
   }

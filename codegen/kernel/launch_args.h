@@ -45,7 +45,9 @@ class ScalarArgs {
 };
 /// An uninitialised tensor, from the allocator of the backend whose kernel is called.
 using MakeTensor = c10::function_ref<at::Tensor(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type)>;
-/// Materialises the tensor if its memory does not hold its values, that is, if it has the negative, conjugate or zero bit.
+/// Whether the tensor's memory does not hold its values, that is, whether it has the negative, conjugate or zero bit.
+bool is_lazy(const at::Tensor& tensor);
+/// Materialises the tensor if it is lazy.
 void make_plain(at::Tensor& tensor);
 /// A tensor with the same memory and other sizes and strides.
 at::Tensor alias_of(const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArrayRef strides);

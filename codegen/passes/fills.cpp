@@ -1,5 +1,7 @@
 #include "codegen/passes/fills.h"
 
+#include "capture/graph/args.h"
+
 #include <optional>
 #include <string_view>
 
@@ -7,17 +9,12 @@ namespace hindcast::codegen {
 namespace {
 
 using capture::Arg;
+using capture::constant;
 using capture::Graph;
 using capture::Instr;
 using capture::InstrKind;
 using capture::Value;
 using capture::ValueId;
-
-Arg constant(c10::IValue value) {
-  Arg arg;
-  arg.constant = std::move(value);
-  return arg;
-}
 
 class Fills {
  public:
@@ -30,7 +27,7 @@ class Fills {
       const std::string name = c10::toString(instr.op->operator_name());
       if (const auto number = number_of(instr, name)) {
         numbers_[instr.outputs[0].index] = *number;
-        if (!instr.args.empty() && instr.args[0].kind == Arg::Kind::Value) rebuild(i, "aten::full", {size_of_one(), constant(*number)});
+        rebuild(i, "aten::full", {constant(c10::List<int64_t>()), constant(*number)});
       } else if (name == "aten::new_zeros") {
         rebuild(i, "aten::zeros", {instr.args[1]});
       } else if (name == "aten::new_ones") {
@@ -44,8 +41,6 @@ class Fills {
 
  private:
   const Value& value(ValueId id) const { return graph_.values[id.index]; }
-
-  static Arg size_of_one() { return constant(c10::List<int64_t>()); }
 
   // Replaces the instr by a factory. `args`: those before the type.
   void rebuild(uint32_t i, const char* factory, std::vector<Arg> args) {
@@ -64,7 +59,7 @@ class Fills {
     const Value& result = value(instr.outputs[0]);
     // Other devices may divide by a number in another way.
     const bool is_of_known_type = result.dtype == at::kFloat || result.dtype == at::kDouble;
-    if (!result.sizes.empty() || !result.device.is_cpu() || !is_of_known_type || instr.args.empty()) return std::nullopt;
+    if (!result.sizes.empty() || !result.device.is_cpu() || !is_of_known_type) return std::nullopt;
     if (name == "aten::ones_like") return 1;
     if (name == "aten::zeros_like") return 0;
     const bool is_product = name == "aten::mul.Tensor" || name == "aten::mul.Scalar";

@@ -4,9 +4,9 @@
 
 namespace hindcast::codegen {
 
-/// Fills read no tensors. `new_zeros(x, size)` becomes `zeros(size)`: it reads only the type of `x`, but would end the kernel that computes
-/// `x`. The gradient that a backward starts with, `ones_like(loss)`, becomes a number, and so do its product with numbers and its negative,
-/// as in the gradient of `0.5 * a - b`; without that, each is a kernel of one element.
+/// Rewrites fills so that they read no tensor. `new_zeros(x, size)` becomes `zeros(size)`: only the type of `x` is used, but the kernel
+/// that computes `x` would have to run before. `ones_like(loss)`, with which a backward starts, becomes `full`. So do its negative and its
+/// product or quotient with numbers, as in the gradient of `0.5 * a - b`; otherwise each would be a kernel of one element.
 Rewrite fills(const capture::Graph& graph);
 
 }  // namespace hindcast::codegen

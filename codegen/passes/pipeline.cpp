@@ -25,7 +25,8 @@ Rewrite anywhere(const Graph& graph, const CostModel&) {
   return rewrite(graph);
 }
 
-// Simplification comes first, so that equal ops have equal arguments; dead code elimination is last, to remove what the others left.
+// Fills and simplification come first, so that equal ops have equal arguments; dead code elimination is last, to remove what the others
+// left.
 constexpr std::array kPasses = {
     Pass{"fills", anywhere<fills>},
     Pass{"simplify", anywhere<simplify>},

@@ -25,7 +25,7 @@ UseKind kind_of_inputs(const Instr& instr) {
   return UseKind::Show;
 }
 
-// Of two gradients, the sum is one only if both are.
+// A sum of two gradients is a ZeroTensor only if both are.
 bool makes_zero_tensor(const Instr& instr, const std::vector<bool>& may_be) {
   const auto is = [&](ValueId value) { return value.defined() && may_be[value.index]; };
   if (instr.kind == InstrKind::AddGrads) return is(instr.inputs[0]) && is(instr.inputs[1]);

@@ -35,8 +35,8 @@ class Uses {
   uint32_t segment_of(uint32_t instr) const { return segments_[instr]; }
   /// Whether the value is computed by an op, and is neither an input of the graph nor a result of a boundary.
   bool is_computed(capture::ValueId value) const { return is_computed_[value.index]; }
-  /// Whether it may be a ZeroTensor, which cannot be written to: the result of `_efficientzerotensor`, as in the derivative of sgn, or
-  /// computed of one.
+  /// Whether the value may be a ZeroTensor, which cannot be written to: it is a result of `_efficientzerotensor`, as in the derivative of
+  /// sgn, or is computed from one.
   bool may_be_zero_tensor(capture::ValueId value) const { return may_be_zero_tensor_[value.index]; }
   /// Whether a leaf accumulates at an instr in (first, last].
   bool accumulates_between(uint32_t first, uint32_t last) const { return accumulations_[last] != accumulations_[first]; }

@@ -55,7 +55,7 @@ void join_shared(variable_list& gradients, const variable_list& tangents, const 
   const auto storage_of = [](const at::Tensor& tensor) -> const void* {
     return tensor.defined() && tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
   };
-  const auto have_same_layout = [](const at::Tensor& a, const at::Tensor& b) {
+  const auto are_same_view = [](const at::Tensor& a, const at::Tensor& b) {
     return a.sizes() == b.sizes() && a.strides() == b.strides() && a.storage_offset() == b.storage_offset() && a.dtype() == b.dtype();
   };
   for (const at::Tensor& input : inputs) known.emplace(storage_of(input), at::Tensor());
@@ -66,7 +66,7 @@ void join_shared(variable_list& gradients, const variable_list& tangents, const 
     if (storage == nullptr) continue;
     const auto [other, is_first] = known.emplace(storage, gradient);
     if (is_first) continue;
-    if (other->second.defined() && have_same_layout(other->second, gradient)) {
+    if (other->second.defined() && are_same_view(other->second, gradient)) {
       gradient = other->second;
     } else {
       const at::AutoDispatchBelowADInplaceOrView below;

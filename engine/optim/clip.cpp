@@ -6,7 +6,6 @@
 
 #include <ATen/ScalarOps.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/_to_copy.h>
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 
@@ -45,7 +44,7 @@ std::optional<Clipped> clip(const ClipGradNorm& how, const std::vector<at::Tenso
 
 at::Tensor as_float(const at::Tensor& number) {
   const bool is_here = number.is_cpu() && number.scalar_type() == at::kDouble;
-  if (!is_here) return at::_to_copy(number, at::kFloat);
+  if (!is_here) return number.to(at::kFloat);
   return at::detail::scalar_tensor_static(static_cast<float>(*number.const_data_ptr<double>()), at::kFloat, at::kCPU);
 }
 

@@ -223,9 +223,9 @@ TEST(Simplify, LeavesEveryBitOfOddNumbers) {
   });
 }
 
-// ---- common_subexpressions
+// ---- fills
 
-// Of each: the number, or the negative, product and quotient of what has such a number.
+// ones_like, zeros_like, and their negative, product and quotient.
 TEST(Fills, ANumberOfTheFirstGradient) {
   const Function function = [](const Tensors& in) {
     const at::Tensor one = at::ones_like(in[0].sum()), third = one / 3;
@@ -260,6 +260,8 @@ TEST(Fills, NewTensorsReadNoTensor) {
     EXPECT_EQ(program.run(given)[1].scalar_type(), at::kInt);
   }
 }
+
+// ---- common_subexpressions
 
 TEST(CommonSubexpressions, TwoBiasesOfOneSum) {
   const auto backward = [] {
