@@ -74,7 +74,15 @@ void FunctionTrace::finish_eagerly(std::vector<at::Tensor> outputs, const std::v
       move_hooks(primal.stand_in, *primal.inner.function, inputs[i], *primal.outside.function);
   }
   const at::AutoGradMode grad(true);
-  for (size_t i = 0; i < inputs.size(); ++i) give_back(primals_[i], inputs[i]);
+  // Before any argument changes: a tensor that is passed twice has two stand-ins, of which the function changed one.
+  std::vector<bool> is_at_another_place;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    is_at_another_place.push_back(inputs[i].defined() && !is_same_place(primals_[i].stand_in, inputs[i]));
+  outputs_ = outputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].defined()) give_back(primals_[i], inputs[i], is_at_another_place[i]);
+  }
+  outputs_.clear();
   lead_kept_stand_ins_on();
   for (size_t o = 0; o < outputs.size(); ++o) {
     const auto before = outputs.begin() + static_cast<std::ptrdiff_t>(o);
@@ -93,16 +101,22 @@ void FunctionTrace::lead_kept_stand_ins_on() const {
 }
 
 // Applies to the argument what the function did to the stand-in. The contents are in the argument already.
-void FunctionTrace::give_back(const Primal& primal, at::Tensor input) {
+void FunctionTrace::give_back(const Primal& primal, at::Tensor input, bool is_at_another_place) const {
   const at::Tensor& stand_in = primal.stand_in;
-  if (!stand_in.defined()) return;
-  const bool is_written = has_another_history(stand_in, primal.inner, primal.outside);
-  if (!is_same_place(stand_in, input)) {  // set_(), resize_(), .data, a view in place
+  const bool is_detached = !primal.is_leaf && stand_in.is_leaf();  // detach_()
+  const bool is_written = !is_detached && has_another_history(stand_in, primal.inner, primal.outside);
+  if (is_at_another_place) {  // set_(), resize_(), .data, a view in place
     input.set_data(stand_in.detach());
     if (is_written) torch::autograd::impl::set_gradient_edge(input, torch::autograd::impl::gradient_edge(stand_in));
-    return;
   }
-  if (!is_written) return;
+  if (is_detached) {
+    input.detach_();
+    if (!stand_in.requires_grad()) return;
+    input.requires_grad_();
+    if (const auto own = torch::autograd::impl::try_get_grad_accumulator(stand_in))
+      replace_in_history(Edge(own, 0), torch::autograd::impl::gradient_edge(input));
+  }
+  if (!is_written || is_at_another_place) return;
   at::Tensor written;
   {
     const at::AutoDispatchBelowADInplaceOrView below;
@@ -128,12 +142,11 @@ at::Tensor FunctionTrace::of_arguments(const at::Tensor& output, const std::vect
 // requires_grad_() on the stand-in of a leaf is applied to the leaf.
 void FunctionTrace::set_requires_grad(Primal& primal, const at::Tensor& input) const {
   const at::Tensor& stand_in = primal.stand_in;
-  if (!stand_in.defined() || !stand_in.is_leaf() || !input.is_leaf() || stand_in.requires_grad() == input.requires_grad()) return;
+  if (!stand_in.defined() || !stand_in.is_leaf() || !primal.is_leaf || stand_in.requires_grad() == primal.required_grad) return;
   const bool requires_grad = stand_in.requires_grad();
   if (requires_grad) primal.inner = torch::autograd::impl::gradient_edge(stand_in);
   at::Tensor(input).requires_grad_(requires_grad);
   if (requires_grad) primal.outside = torch::autograd::impl::gradient_edge(input);
-  primal.is_leaf = true;
 }
 
 void FunctionTrace::released() {

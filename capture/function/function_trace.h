@@ -179,7 +179,7 @@ class FunctionTrace final : private Policy {
   void add_input(size_t number, const at::Tensor& input);
   std::vector<at::Tensor> run(const Function& function);
   void finish_eagerly(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs);
-  static void give_back(const Primal& primal, at::Tensor input);
+  void give_back(const Primal& primal, at::Tensor input, bool is_at_another_place) const;
   void lead_kept_stand_ins_on() const;
   at::Tensor of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs) const;
   void find_kept(const std::vector<at::Tensor>& outputs);

@@ -326,6 +326,59 @@ TEST(TensorsThemselves, RequiresGradOfAnArgument) {
   }
 }
 
+TEST(TensorsThemselves, DetachOfAnArgumentInPlace) {
+  const auto inputs = [] {
+    const auto weight = torch::full({2, 2}, 3.F).requires_grad_();
+    return Tensors{torch::ones({2, 2}).requires_grad_() * 2, weight};
+  };
+  expect_as_stock(
+      [](const Tensors& in) {
+        const at::Tensor before = in[0] * 2 + in[1];
+        in[0].detach_();
+        return Tensors{in[0] * in[1], before};
+      },
+      inputs);
+  expect_as_stock(
+      [](const Tensors& in) {
+        in[0].add_(in[1]).detach_();
+        return Tensors{in[0] * in[1], in[0]};
+      },
+      inputs);
+  expect_as_stock(
+      [](const Tensors& in) {
+        in[0].detach_().requires_grad_();
+        return Tensors{in[0] * in[1]};
+      },
+      inputs);
+}
+
+TEST(TensorsThemselves, ChangesOfAnArgumentThatIsPassedTwice) {
+  for (const bool requires_grad : {false, true}) {
+    const auto twice = [requires_grad] {
+      const at::Tensor both = torch::arange(6.0).view({2, 3}).requires_grad_(requires_grad) * 1;
+      return Tensors{both, both};
+    };
+    expect_as_stock(
+        [](const Tensors& in) {
+          in[0].t_();
+          return Tensors{in[0] * 2};
+        },
+        twice);
+    expect_as_stock(
+        [](const Tensors& in) {
+          in[0].detach_();
+          return Tensors{in[0] * 2};
+        },
+        twice);
+    expect_as_stock(
+        [](const Tensors& in) {
+          in[0].set_requires_grad(true);
+          return Tensors{in[0] * 2};
+        },
+        twice);
+  }
+}
+
 TEST(TensorsThemselves, RequiresGradOfATensorFromOutside) {
   at::Tensor outside;
   const Function function = [&](const Tensors& in) {
