@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "capture/graph/symbolic_env.h"
+#include "capture/graph/unsafe_views.h"
 #include "capture/graph/users_op.h"
 #include "hooks/add_gradients.h"
 
@@ -69,15 +70,24 @@ class Interpreter {
   }
 
   at::Tensor view(at::Tensor of, const std::vector<ViewStep>& views) {
-    for (const ViewStep& step : views) of = call(step.op, step.args, step.self_arg, of, {}).at(step.output);
+    for (const ViewStep& step : views) {
+      // The write that follows must be in the history of the whole.
+      auto tracked = in_this_state_ ? tracked_view(step, of, arguments(step.args, step.self_arg, of)) : std::nullopt;
+      of = tracked ? std::move(*tracked) : call(step.op, step.args, step.self_arg, of, {}).at(step.output);
+    }
     return of;
   }
 
  private:
-  std::vector<at::Tensor> call(const c10::OperatorHandle& op, const std::vector<Arg>& args, uint32_t replaced, const at::Tensor& tensor,
-                               const SeenOfAutograd& seen) {
+  torch::jit::Stack arguments(const std::vector<Arg>& args, uint32_t replaced, const at::Tensor& tensor) {
     torch::jit::Stack stack;
     for (uint32_t i = 0; i < args.size(); ++i) stack.push_back(i == replaced ? c10::IValue(tensor) : argument(args[i]));
+    return stack;
+  }
+
+  std::vector<at::Tensor> call(const c10::OperatorHandle& op, const std::vector<Arg>& args, uint32_t replaced, const at::Tensor& tensor,
+                               const SeenOfAutograd& seen) {
+    torch::jit::Stack stack = arguments(args, replaced, tensor);
     call_as_seen(op, seen, stack);
     std::vector<at::Tensor> results;
     for (const c10::IValue& result : stack) {

@@ -1,7 +1,9 @@
 #include "engine/aot/second_order.h"
 
+#include "capture/graph/unsafe_views.h"
 #include "capture/ops/op_facts.h"
 #include "codegen/partition/joint_uses.h"
+#include "engine/aot/without_statistics.h"
 
 #include <torch/csrc/autograd/variable.h>
 
@@ -32,17 +34,27 @@ std::vector<bool> values_with_history(const JointUses& uses, const std::vector<u
   return has_history;
 }
 
-// The results of unsafe_chunk() and the like share memory with their argument, but autograd does not treat them as views.
-bool is_view_for_autograd(const capture::ViewStep& step) {
-  const auto& returned = step.op.schema().returns();
-  return !returned.empty() && returned.front().alias_info() != nullptr;
+// Whether a recomputed write through these views is in the history that stock's write is in: that of the views alone. Nothing may read the
+// whole after the write, since there the histories differ.
+bool can_recompute_views(const JointUses& uses, const capture::Instr& write) {
+  if (std::all_of(write.views.begin(), write.views.end(), capture::is_view_for_autograd)) return true;
+  const auto is_unsafe = [](const capture::ViewStep& step) { return !capture::is_view_for_autograd(step); };
+  const capture::ViewStep& first = write.views.front();
+  if (!capture::has_tracked_view(first) || std::count_if(write.views.begin(), write.views.end(), is_unsafe) != 1) return false;
+  const auto users = uses.users_of(write.outputs[0]);
+  return !uses.is_returned(write.outputs[0]) && std::all_of(users.begin(), users.end(), [&](uint32_t i) {
+    const capture::Instr& user = uses.instr(i);
+    if (user.kind == capture::InstrKind::Mutate)
+      return user.base == write.outputs[0] && !user.views.empty() && user.views.front().op == first.op;
+    return user.kind == capture::InstrKind::Op && user.op == first.op;
+  });
 }
 
 // Why the instr's results must not be recomputed; nullptr if they may be.
-const char* why_not_recomputed(const capture::Instr& instr) {
+const char* why_not_recomputed(const JointUses& uses, const capture::Instr& instr) {
   if (!instr.op) return nullptr;
-  if (!std::all_of(instr.views.begin(), instr.views.end(), is_view_for_autograd))
-    return "it writes in place to the result of an operator like unsafe_chunk, as LSTM cells and linear layers of transposed tensors do";
+  if (!can_recompute_views(uses, instr))
+    return "it writes in place to the result of an operator like unsafe_chunk, and reads the tensor that it was taken of";
   if (instr.op->hasTag(at::Tag::nondeterministic_seeded)) return "it draws random numbers";
   // Recomputed vectors would be combined with results of the forward, whose rounding may have led to other signs.
   const bool has_free_signs = capture::facts_of(instr.op->operator_name()).has(capture::OpFacts::FreeSigns);
@@ -90,17 +102,17 @@ std::vector<uint32_t> find_given(const JointUses& uses, const std::vector<ValueI
   return given;
 }
 
-// By value: true for the values that gradients depend on, up to known ones. Sets `why_not` if one of them must not be recomputed.
+// By value: true for the values that gradients depend on, up to and with known ones. Sets `why_not` if one of them must not be recomputed.
 std::vector<bool> find_read(const JointUses& uses, std::vector<ValueId> open, const std::vector<bool>& is_known, const char*& why_not) {
   std::vector<bool> is_read(is_known.size());
   while (!open.empty()) {
     const ValueId value = open.back();
     open.pop_back();
-    if (!value.defined() || is_read[value.index] || is_known[value.index]) continue;
+    if (!value.defined() || is_read[value.index]) continue;
     is_read[value.index] = true;
     const uint32_t maker = uses.maker_of(value);
-    if (maker == JointUses::kNone) continue;
-    if (const char* const reason = why_not_recomputed(uses.instr(maker))) why_not = reason;
+    if (is_known[value.index] || maker == JointUses::kNone) continue;
+    if (const char* const reason = why_not_recomputed(uses, uses.instr(maker))) why_not = reason;
     capture::for_each_use(uses.instr(maker), [&](ValueId read) { open.push_back(read); });
   }
   return is_read;
@@ -111,6 +123,7 @@ std::vector<bool> find_read(const JointUses& uses, std::vector<ValueId> open, co
 SecondOrder second_order_of(capture::Joint joint, const std::vector<ValueId>& saved_values, const std::vector<Saved>& saved,
                             const std::vector<uint32_t>& with_gradients) {
   SecondOrder order;
+  joint = without_running_statistics(joint);
   const JointUses uses(joint);
   order.given = find_given(uses, saved_values, saved, with_gradients);
   std::vector<bool> is_known(uses.graph().values.size());  // by value
@@ -123,9 +136,10 @@ SecondOrder second_order_of(capture::Joint joint, const std::vector<ValueId>& sa
     if (primal < joint.gradient_values().size()) gradients.push_back(joint.gradient_values()[primal]);
   }
   const std::vector<bool> is_read = find_read(uses, std::move(gradients), is_known, order.why_not);
+  std::erase_if(order.given, [&](uint32_t i) { return !is_read[saved_values[i].index]; });
   for (uint32_t number = 0; number < joint.primals; ++number) {
     const ValueId value = joint.primal_values()[number];
-    if (!value.defined() || !is_read[value.index]) continue;
+    if (!value.defined() || !is_read[value.index] || is_known[value.index]) continue;
     const auto is_it = [&](const Saved& each) { return each.from == Saved::From::Primal && each.index == number; };
     const auto found = std::find_if(saved.begin(), saved.end(), is_it);
     const auto place = found == saved.end() ? std::nullopt : std::optional(static_cast<uint32_t>(found - saved.begin()));

@@ -1,6 +1,8 @@
 """Second derivatives of PyTorch's database of operators under hindcast.enable(): backwards with create_graph and their backwards, to the
 bit through ATen. A partial run (HINDCAST_TEST_PART) takes some samples of each operator."""
 
+import copy
+
 import hindcast
 import pytest
 import test_aot_ops as database
@@ -188,6 +190,91 @@ def test_modules(make, sizes, dtype):
             assert (seen is None) == (expected is None)
             assert seen is None or torch.allclose(seen, expected, rtol=1e-3, atol=1e-3), call
         hindcast.wait()
+
+
+class Transposed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 5), torch.nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.second(self.first(x.transpose(1, 2)).tanh().transpose(1, 2))
+
+
+class Recurrent(torch.nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.net = kind(3, 5, num_layers=2, batch_first=True, bidirectional=True)
+
+    def forward(self, x):
+        return self.net(x)[0][:, -1]
+
+
+def critic():
+    return torch.nn.Sequential(
+        torch.nn.Conv1d(4, 6, 3, padding=1),
+        torch.nn.BatchNorm1d(6),
+        torch.nn.LeakyReLU(0.2),
+        torch.nn.Conv1d(6, 6, 3, padding=1),
+        torch.nn.InstanceNorm1d(6, affine=True, track_running_stats=True),
+        torch.nn.Tanh(),
+        torch.nn.BatchNorm1d(6, momentum=None, affine=False),
+    )
+
+
+PENALISED = {
+    "lstm": lambda: Recurrent(torch.nn.LSTM),
+    "gru": lambda: Recurrent(torch.nn.GRU),
+    "transposed": Transposed,
+    "critic": critic,
+}
+
+
+@pytest.mark.parametrize("partition", [hindcast.partition.standard, hindcast.partition.min_cut], ids=str)
+@pytest.mark.parametrize("make", PENALISED.values(), ids=PENALISED.keys())
+def test_a_penalty_after_steps_without_one(make, partition):
+    """Recomputed: in-place writes to results of unsafe_chunk and _unsafe_view, and batch norms, which update their statistics once."""
+    torch.manual_seed(0)
+    module = make().double()
+    modules = copy.deepcopy(module), module
+    nets = hindcast.aot_module(modules[0], partition_fn=partition, async_=False), modules[1]
+    for call, batch in enumerate([3, 3, 3, 5, 7, 3, 6]):
+        x = torch.randn(batch, 4, 3, dtype=torch.float64)
+
+        def step(net, of):
+            leaves = [x.clone().requires_grad_(), *of.parameters()]
+            loss = net(leaves[0]).sin().sum()
+            if call in (0, 4):
+                return torch.autograd.grad(loss, leaves)
+            (slope,) = torch.autograd.grad(loss, leaves[:1], create_graph=True)
+            penalty = (slope.flatten(1).norm(dim=1) - 1).square().mean()
+            if call == 6:
+                (bend,) = torch.autograd.grad(penalty, leaves[:1], create_graph=True)
+                penalty = penalty + bend.square().sum()
+            return slope, *torch.autograd.grad(penalty, leaves, allow_unused=True), *map(torch.clone, of.buffers())
+
+        for seen, expected in zip(*map(step, nets, modules), strict=True):
+            assert (seen is None) == (expected is None)
+            assert seen is None or torch.allclose(seen, expected, rtol=1e-9, atol=1e-12), call
+
+
+def test_a_write_to_a_chunk_of_a_tensor_that_is_read_as_a_whole():
+    """Autograd does not see such a write in the history of the whole, where a recomputation would."""
+
+    def function(x):
+        whole = x * 2
+        whole.unsafe_chunk(2, 1)[0].sigmoid_()
+        return whole * whole
+
+    compiled = hindcast.aot_function(function)
+    x = torch.randn(3, 4, requires_grad=True)
+    for _ in range(2):
+        compiled(x).sum().backward()
+    (slope,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match=f"{NO_SECOND}: it writes in place to the result of an operator like unsafe_chunk"):
+        slope.sum().backward()
+    (slope,), (expected,) = (torch.autograd.grad(net(x).sum(), x, create_graph=True) for net in (compiled, function))
+    assert torch.equal(*torch.autograd.grad(slope.sum(), x), *torch.autograd.grad(expected.sum(), x))
 
 
 @pytest.mark.parametrize("layers", [1, 2])
