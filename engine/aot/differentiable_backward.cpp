@@ -63,8 +63,9 @@ const char* AotNode::why_not_differentiated(const ProgramPair& whole) const {
   if (order.why_not != nullptr) return order.why_not;
   const auto is_lost = [&](const SecondOrder::Primal& primal) { return !primal.saved && specialisation_->is_written(primal.number); };
   // The backward would take the written values as constants, though they depend on the arguments.
-  const auto is_constant = [&](uint32_t saved) {
-    return whole.saved[saved].from == Saved::From::Result && specialisation_->is_written_without_history(whole.saved[saved].index);
+  const auto is_constant = [&](const SecondOrder::Given& given) {
+    const Saved& saved = whole.saved[given.saved];
+    return given.has_history && saved.from == Saved::From::Result && specialisation_->is_written_without_history(saved.index);
   };
   const bool writes =
       std::any_of(order.primals.begin(), order.primals.end(), is_lost) || std::any_of(order.given.begin(), order.given.end(), is_constant);
@@ -92,7 +93,7 @@ capture::RecomputedBackward AotNode::backward_of_arguments() {
   const auto& whole = whole_of(pair_);
   const SecondOrder& order = whole->second_order;
   capture::RecomputedBackward backward{whole->number, {}, bindings_, {}, {}, {}};
-  for (const uint32_t i : order.given) backward.given.emplace_back(pair_->saved_values[i], saved_[i].unpack(getptr()));
+  for (const auto& given : order.given) backward.given.emplace_back(pair_->saved_values[given.saved], saved_[given.saved].unpack(getptr()));
   const auto values = order.joint.primal_values();
   for (const auto& [number, saved] : order.primals) {
     if (saved) backward.given.emplace_back(values[number], saved_[*saved].unpack(getptr()));

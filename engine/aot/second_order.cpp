@@ -8,6 +8,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 namespace hindcast::engine {
 
@@ -16,6 +18,17 @@ using codegen::JointUses;
 
 namespace {
 
+// Whether the results are constants for autograd, though the instr may read a tensor with a history.
+bool makes_constants(const capture::Instr& instr) {
+  static constexpr std::array<std::string_view, 7> kNames = {
+      "aten::empty_like", "aten::new_empty",    "aten::new_empty_strided", "aten::rand_like",
+      "aten::randn_like", "aten::randint_like", "aten::bernoulli",
+  };
+  if (!instr.op) return false;
+  const c10::OperatorName& name = instr.op->operator_name();
+  return capture::facts_of(name).has(capture::OpFacts::Fill) || std::find(kNames.begin(), kNames.end(), name.name) != kNames.end();
+}
+
 // By value: true if it is differentiable and depends on a primal that needs a gradient.
 std::vector<bool> values_with_history(const JointUses& uses, const std::vector<uint32_t>& with_gradients) {
   std::vector<bool> has_history(uses.graph().values.size());
@@ -23,10 +36,17 @@ std::vector<bool> values_with_history(const JointUses& uses, const std::vector<u
     const ValueId value = uses.joint().primal_values()[primal];
     if (value.defined()) has_history[value.index] = true;
   }
+  const auto& origins = uses.graph().origins;
   for (uint32_t i = 0; i < uses.joint().forward_end; ++i) {
+    const capture::Instr& instr = uses.instr(i);
+    const bool without_gradients = !origins.empty() && origins[instr.origin] == capture::Graph::kWithoutGradients;
     bool depends = false;
-    capture::for_each_use(uses.instr(i), [&](ValueId value) { depends = depends || (value.defined() && has_history[value.index]); });
-    for (const ValueId value : uses.instr(i).outputs) {
+    capture::for_each_use(instr, [&](ValueId value) {
+      // A write without gradients leaves its target the history that it has.
+      if (value.defined() && (!without_gradients || value == instr.base)) depends = depends || has_history[value.index];
+    });
+    depends = depends && !makes_constants(instr);
+    for (const ValueId value : instr.outputs) {
       if (value.defined())
         has_history[value.index] = depends && torch::autograd::isDifferentiableType(uses.graph().values[value.index].dtype);
     }
@@ -85,19 +105,19 @@ std::vector<bool> find_compared(const JointUses& uses) {
   return is_compared;
 }
 
-// Indices into `saved` of values that are used without recomputation: results, and values without an autograd history. A result that is
+// Values that are used without recomputation: results, and values without an autograd history. A result that is
 // compared with recomputed values is recomputed too, so that both round the same way.
-std::vector<uint32_t> find_given(const JointUses& uses, const std::vector<ValueId>& saved_values, const std::vector<Saved>& saved,
-                                 const std::vector<uint32_t>& with_gradients) {
+std::vector<SecondOrder::Given> find_given(const JointUses& uses, const std::vector<ValueId>& saved_values, const std::vector<Saved>& saved,
+                                           const std::vector<uint32_t>& with_gradients) {
   const std::vector<bool> has_history = values_with_history(uses, with_gradients), is_of_forward = values_of_forward(uses);
   const std::vector<bool> is_compared = find_compared(uses);
-  std::vector<uint32_t> given;
+  std::vector<SecondOrder::Given> given;
   for (uint32_t i = 0; i < saved.size(); ++i) {
     const uint32_t value = saved_values[i].index;
     // The value was added by a pass over the program for first derivatives. Here its number may belong to a value of the backward.
     if (value >= is_of_forward.size() || !is_of_forward[value]) continue;
     const bool is_result = saved[i].from == Saved::From::Result && !is_compared[uses.memory_of({value}).index];
-    if (is_result || (saved[i].from == Saved::From::Forward && !has_history[value])) given.push_back(i);
+    if (is_result || (saved[i].from == Saved::From::Forward && !has_history[value])) given.push_back({i, has_history[value]});
   }
   return given;
 }
@@ -127,7 +147,7 @@ SecondOrder second_order_of(capture::Joint joint, const std::vector<ValueId>& sa
   const JointUses uses(joint);
   order.given = find_given(uses, saved_values, saved, with_gradients);
   std::vector<bool> is_known(uses.graph().values.size());  // by value
-  for (const uint32_t i : order.given) is_known[saved_values[i].index] = true;
+  for (const auto& given : order.given) is_known[saved_values[given.saved].index] = true;
   for (const ValueId tangent : joint.tangent_values()) {
     if (tangent.defined()) is_known[tangent.index] = true;
   }
@@ -136,7 +156,7 @@ SecondOrder second_order_of(capture::Joint joint, const std::vector<ValueId>& sa
     if (primal < joint.gradient_values().size()) gradients.push_back(joint.gradient_values()[primal]);
   }
   const std::vector<bool> is_read = find_read(uses, std::move(gradients), is_known, order.why_not);
-  std::erase_if(order.given, [&](uint32_t i) { return !is_read[saved_values[i].index]; });
+  std::erase_if(order.given, [&](const SecondOrder::Given& given) { return !is_read[saved_values[given.saved].index]; });
   for (uint32_t number = 0; number < joint.primals; ++number) {
     const ValueId value = joint.primal_values()[number];
     if (!value.defined() || !is_read[value.index] || is_known[value.index]) continue;
