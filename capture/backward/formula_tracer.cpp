@@ -11,9 +11,11 @@
 #include "capture/graph/inline_program.h"
 
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/tensor.h>
 
 #include <bit>
+#include <typeinfo>
 
 namespace hindcast::capture {
 namespace {
@@ -147,7 +149,13 @@ std::optional<std::vector<Traced>> FormulaTracer::run_program(Node& node, const 
   // Released before the program, not after it: a program may be a whole backward, and each saved tensor is freed after its last use. With
   // post hooks the node may still be needed.
   if (node.post_hooks().empty()) writer_.release_node();
-  const std::vector<ValueId> made = inline_program(writer_.graph(), {*program.graph, given, integers, writer_.call(), call.tensor_count});
+  std::vector<bool> is_kept(program.graph->outputs.size());
+  for (size_t e = 0; e < gradients->size(); ++e) {
+    const Node* const next = node.next_edge(e).function.get();
+    if (next != nullptr && typeid(*next) == typeid(torch::autograd::AccumulateGrad)) is_kept[program.of_edges[e]] = true;
+  }
+  const std::vector<ValueId> made =
+      inline_program(writer_.graph(), {*program.graph, given, integers, writer_.call(), std::move(is_kept), call.tensor_count});
   writer_.graph().programs.push_back(writer_.call());
   std::vector<Traced> outputs;
   for (size_t e = 0; e < gradients->size(); ++e) {

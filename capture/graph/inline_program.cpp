@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hindcast::capture {
@@ -95,7 +96,9 @@ class Inliner {
         request_(request),
         program_(request.program),
         translated_(*program_.symbols, *graph.symbols, request.integers),
-        values_(program_.values.size()) {
+        values_(program_.values.size()),
+        memory_(program_.values.size()) {
+    for (uint32_t i = 0; i < memory_.size(); ++i) memory_[i] = i;
     for (size_t i = 0; i < program_.inputs.size(); ++i) {
       if (program_.inputs[i].defined()) values_[program_.inputs[i].index] = request.inputs[i];
     }
@@ -110,7 +113,8 @@ class Inliner {
     }
     for (const Instr& instr : program_.instrs) add(instr);
     std::vector<ValueId> outputs;
-    for (const ValueId output : program_.outputs) outputs.push_back(value(output));
+    for (size_t i = 0; i < program_.outputs.size(); ++i)
+      outputs.push_back(shares_kept_memory(i) ? copy_of(value(program_.outputs[i])) : value(program_.outputs[i]));
     return outputs;
   }
 
@@ -120,6 +124,42 @@ class Inliner {
     std::vector<ExprId> sizes;
     for (const ExprId size : program_.values[in_program.index].sizes) sizes.push_back(translated_(size));
     if (sizes.size() == graph_.values[there.index].sizes.size()) graph_.values.edit(there.index).sizes = std::move(sizes);
+  }
+
+  bool is_kept(size_t output) const { return output < request_.is_kept.size() && request_.is_kept[output]; }
+
+  // With an earlier output that is another view of it. A leaf copies a tensor that another output is too.
+  bool shares_kept_memory(size_t output) const {
+    const ValueId id = program_.outputs[output];
+    for (size_t i = 0; id.defined() && i < output; ++i) {
+      const ValueId other = program_.outputs[i];
+      if (!other.defined() || other == id || memory_[other.index] != memory_[id.index]) continue;
+      if (is_kept(i) || is_kept(output)) return true;
+    }
+    return false;
+  }
+
+  ValueId copy_of(ValueId id) {
+    static const auto clone = c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
+    Value copy = graph_.values[id.index];
+    copy.is_view = false;
+    graph_.values.push_back(std::move(copy));
+    Instr& instr = graph_.instrs.emplace_back();
+    instr.op = clone;
+    instr.origin = request_.origin;
+    instr.args.resize(2);
+    instr.args[0] = {Arg::Kind::Value, {}, {id}, {}};
+    instr.outputs = {ValueId{static_cast<uint32_t>(graph_.values.size() - 1)}};
+    return instr.outputs[0];
+  }
+
+  void note_memory(const Instr& instr) {
+    if (instr.kind != InstrKind::Op) return;
+    const auto viewed = std::find_if(instr.args.begin(), instr.args.end(), [](const Arg& arg) { return arg.kind == Arg::Kind::Value; });
+    for (const ValueId made : instr.outputs) {
+      if (made.defined() && program_.values[made.index].is_view && viewed != instr.args.end() && viewed->values[0].defined())
+        memory_[made.index] = memory_[viewed->values[0].index];
+    }
   }
 
   ValueId value(ValueId id) const { return id.defined() ? values_[id.index] : id; }
@@ -134,6 +174,7 @@ class Inliner {
   }
 
   void add(const Instr& instr) {
+    note_memory(instr);
     Instr copy = instr;
     copy.origin = request_.origin;
     copy.args = args(instr.args);
@@ -157,6 +198,7 @@ class Inliner {
   const Graph& program_;
   Translation translated_;
   std::vector<ValueId> values_;
+  std::vector<uint32_t> memory_;  // by value of the program: the value that has the memory
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "hindcast/graph.h"
 
 #include <span>
+#include <vector>
 
 namespace hindcast::capture {
 
@@ -12,6 +13,7 @@ struct InlineRequest {
   std::span<const ValueId> inputs;   // values of the outer graph that replace the program's inputs; undefined where those are
   std::span<const ExprId> integers;  // expressions of the outer graph that replace the program's integer symbols
   uint32_t origin = 0;               // of the inlined instrs
+  std::vector<bool> is_kept = {};    // by output: a leaf may keep the tensor as its gradient, so no other output may have its memory
   size_t saved = 0;  // this many of the first inputs get the sizes that the program knows, whatever the outer graph knows of them
 };
 

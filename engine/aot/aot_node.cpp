@@ -9,6 +9,7 @@
 #include "codegen/partition/standard.h"
 #include "engine/aot/family.h"
 #include "engine/aot/names.h"
+#include "engine/aot/separate_gradients.h"
 #include "engine/aot/warn_once.h"
 #include "engine/call_state.h"
 #include "engine/takeover.h"
@@ -467,7 +468,9 @@ std::vector<at::Tensor> AotNode::unpack_saved() {
 
 variable_list AotNode::run_program(const ProgramPair& pair, std::vector<at::Tensor> inputs, Program::Way way) {
   context_->counts.backwards.fetch_add(1, std::memory_order_relaxed);
-  return pair.backward->run(std::move(inputs), bindings_, way);
+  variable_list gradients = pair.backward->run(std::move(inputs), bindings_, way);
+  separate_gradients(gradients, SameTensor::Kept);
+  return gradients;
 }
 
 // The programs with the same forward, and a backward for contiguous gradients of those results that have one here.
@@ -547,6 +550,7 @@ variable_list AotNode::backward_by_ops(const variable_list& tangents) {
   graph.compute(wanted, known, bindings_);
   variable_list gradients;
   for (const capture::ValueId value : graph.outputs) gradients.push_back(value.defined() ? known.at(value.index) : at::Tensor());
+  separate_gradients(gradients, SameTensor::Kept);
   return gradients;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "capture/recorder/recorder.h"
+#include "engine/aot/separate_gradients.h"
 #include "engine/aot/warn_once.h"
 #include "engine/optim/step_parts.h"
 #include "engine/train/recorded_step.h"
@@ -14,6 +15,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <span>
 #include <stdexcept>
 #include <unordered_set>
 #include <utility>
@@ -242,13 +244,9 @@ class StepCore::Implementation {
 
   void take_gradients(FunctionOutput& output) {
     const size_t results = output.tensors.size() - trained_.size();
-    const bool may_be_written = options_.accumulate != 1 || options_.keep_gradients;
-    std::unordered_set<const at::TensorImpl*> given;
-    for (size_t i = 0; i < trained_.size(); ++i) {
-      at::Tensor gradient = output.tensors[results + i];
-      const bool is_shared = may_be_written && gradient.defined() && !given.insert(gradient.unsafeGetTensorImpl()).second;
-      add_to(trained_[i], is_shared ? gradient.clone() : gradient);
-    }
+    // Accumulation, clipping, hooks, or the optimizer's own code may write to them.
+    separate_gradients(std::span(output.tensors).subspan(results), SameTensor::Copied);
+    for (size_t i = 0; i < trained_.size(); ++i) add_to(trained_[i], output.tensors[results + i]);
     output.tensors.resize(results);
   }
 

@@ -1,6 +1,7 @@
 #include "python/csrc/call_train.h"
 
 #include "base/check.h"
+#include "engine/aot/separate_gradients.h"
 #include "engine/train/recorded_step.h"
 #include "engine/train/watched_leaves.h"
 #include "python/csrc/call_aot.h"
@@ -8,12 +9,12 @@
 #include "python/csrc/capsule.h"
 #include "python/csrc/torch_python.h"
 
-#include <ATen/ops/clone.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -91,15 +92,6 @@ const ResultTemplate* result_with_gradients(const ResultTemplate* whole, size_t 
   return has_one ? whole : nullptr;
 }
 
-// The gradient of one parameter. If gradients are written to, parameters that share a tensor get a copy each.
-at::Tensor own_gradient(const std::vector<at::Tensor>& tensors, size_t first, size_t number, bool is_written) {
-  const at::Tensor& gradient = tensors.at(number);
-  if (!is_written) return gradient;
-  const auto begin = tensors.begin() + static_cast<std::ptrdiff_t>(first), end = tensors.begin() + static_cast<std::ptrdiff_t>(number);
-  const bool is_shared = std::any_of(begin, end, [&](const at::Tensor& other) { return other.is_same(gradient); });
-  return is_shared ? at::clone(gradient) : gradient;
-}
-
 Reference call_object(Object* object) { return Reference::of_new(PyObject_CallFunctionObjArgs(object, nullptr)); }
 
 // Lets the Python code process what the function has returned, and do the update.
@@ -136,11 +128,9 @@ Object* finish_step(const TrainArguments& given, const TrainPlan& plan, const Gr
     gradients.restore();
     return nullptr;
   }
-  const size_t first = next;
+  engine::separate_gradients(std::span(tensors).subspan(next), engine::SameTensor::Copied);
   for (size_t i = 0; i < plan.trained.size(); ++i) {
-    if (!whole->parts()[i + 1].is_tensor()) continue;
-    gradients.parameter(plan.trained[i]).mutable_grad() = own_gradient(tensors, first, next, keeps);
-    ++next;
+    if (whole->parts()[i + 1].is_tensor()) gradients.parameter(plan.trained[i]).mutable_grad() = tensors.at(next++);
   }
   if (!call_object(given.update)) return nullptr;
   if (!keeps) gradients.drop();
@@ -269,6 +259,23 @@ Object* make_train_plan(Object*, Object* const* arguments, std::ptrdiff_t count)
     plan.trained.push_back(static_cast<size_t>(found - plan.all.begin()));
   }
   return capsule_of(new TrainPlan(std::move(plan))).release();
+}
+
+Object* separate_gradients(Object*, Object* const* arguments, std::ptrdiff_t count) {
+  if (count != 1) return raise_text("separate_gradients takes 1 argument");
+  Object* const list = arguments[0];
+  std::vector<at::Tensor> gradients, separate;
+  for (std::ptrdiff_t i = 0; i < PyList_Size(list); ++i) {
+    Object* const gradient = PyList_GetItem(list, i);
+    gradients.push_back(is_plain_tensor(gradient) ? tensor_of(gradient) : at::Tensor());
+  }
+  separate = gradients;
+  if (engine::separate_gradients(separate, engine::SameTensor::Copied)) {
+    for (size_t i = 0; i < separate.size(); ++i) {
+      if (!separate[i].is_same(gradients[i])) PyList_SetItem(list, static_cast<std::ptrdiff_t>(i), object_of(separate[i]));
+    }
+  }
+  return new_reference(none());
 }
 
 Object* make_train_recorder(Object*, Object* const* arguments, std::ptrdiff_t count) {

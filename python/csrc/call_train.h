@@ -8,6 +8,9 @@ namespace hindcast::python {
 /// train_plan(all, trained): from lists of the optimizer's parameters and of those that get gradients. Does not keep them alive.
 Object* make_train_plan(Object*, Object* const* arguments, std::ptrdiff_t count);
 
+/// separate_gradients(list): replaces gradients that share memory with an earlier one by copies. None and subclasses are left.
+Object* separate_gradients(Object*, Object* const* arguments, std::ptrdiff_t count);
+
 /// train_recorder(optimizer, clip, bytes): runs steps as CUDA graphs, which keep at most `bytes` of device memory. `clip`: None or
 /// (max_norm, norm_type). The optimizer must outlive it.
 Object* make_train_recorder(Object*, Object* const* arguments, std::ptrdiff_t count);

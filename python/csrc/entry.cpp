@@ -45,6 +45,7 @@ MethodDefinition* methods() {
       MethodDefinition{"know_optimizers", &guarded<&know_optimizers>, kFastCall, nullptr},
       MethodDefinition{"step", &guarded<&step_optimizer>, kFastCall, nullptr},
       MethodDefinition{"train_plan", &guarded<&make_train_plan>, kFastCall, nullptr},
+      MethodDefinition{"separate_gradients", &guarded<&separate_gradients>, kFastCall, nullptr},
       MethodDefinition{"train", &guarded<&train>, kFastCall, nullptr},
       MethodDefinition{"train_recorder", &guarded<&make_train_recorder>, kFastCall, nullptr},
       MethodDefinition{"train_recorder_stats", &guarded<&train_recorder_stats>, kFastCall, nullptr},

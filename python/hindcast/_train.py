@@ -56,6 +56,21 @@ def _as_gradient_of(parameter: torch.Tensor, gradient: Optional[torch.Tensor]) -
     return torch.empty_like(parameter).copy_(gradient)
 
 
+def _separate(gradients: list[Optional[torch.Tensor]]) -> None:
+    """Replaces gradients that share memory with an earlier one by copies."""
+    if calls is not None:
+        calls.separate_gradients(gradients)
+        return
+    taken: set[int] = set()
+    for i, gradient in enumerate(gradients):
+        if gradient is None or gradient.layout != torch.strided:
+            continue
+        storage = gradient.untyped_storage().data_ptr()
+        if storage in taken:
+            gradients[i] = gradient.clone()
+        taken.add(storage)
+
+
 def _nodes_of(loss: torch.Tensor) -> Iterator[Any]:
     seen, pending = set(), [loss.grad_fn]
     while pending:
@@ -277,13 +292,8 @@ class TrainStep:
         return scaler._scale
 
     def _add(self, gradients: list[Optional[torch.Tensor]]) -> None:
-        """Adds like AccumulateGrad. If gradients are written to, parameters that share a tensor get a copy each."""
-        if self._keep_gradients or self._accumulate != 1:
-            taken: set[int] = set()
-            for i, gradient in enumerate(gradients):
-                if gradient is not None and id(gradient) in taken:
-                    gradients[i] = gradient.clone()
-                taken.add(id(gradient))
+        """Adds like AccumulateGrad. Parameters that share a gradient's memory get a copy each, since gradients may be written to."""
+        _separate(gradients)
         for parameter, gradient in zip(self._trained, gradients):
             if gradient is None:
                 continue

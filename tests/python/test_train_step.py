@@ -328,6 +328,57 @@ def test_found_by_attack(name, options):
         assert beside[0][0].grad.data_ptr() != beside[0][1].grad.data_ptr()
 
 
+class Derived(torch.optim.SGD):
+    """Its own code makes the updates."""
+
+
+WRITERS = {
+    "scaler": {"scale": 4.0},
+    "accumulate": {"accumulate": 2},
+    "clip by the optimizer's code": {"clip": (0.5,), "kind": Derived},
+    "clip by a norm of order 0": {"clip": (0.5, 0.0)},
+    "a hook": {"hooks": True},
+}
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2)], ids=["one tensor", "a view of it"])
+@pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS.keys())
+def test_gradients_in_one_memory_are_written_to(writer, shape):
+    def train(is_ours):
+        one, other = (nn.Parameter(torch.ones(sizes)) for sizes in ((4,), shape))
+        optimizer = writer.get("kind", torch.optim.SGD)([one, other], lr=0.01)
+        if "hooks" in writer:
+            optimizer.register_step_pre_hook(lambda *_: [one.grad.mul_(0.5), other.grad.mul_(0.5)] and None)
+        scaler = torch.amp.GradScaler("cpu", init_scale=writer["scale"]) if "scale" in writer else None
+        every, clip = writer.get("accumulate", 1), writer.get("clip")
+
+        def loss_of(x):
+            return ((one + other.view(4)) * x).sum()
+
+        step = hindcast.train_step(optimizer, loss_of, accumulate=every, scaler=scaler, async_=False,
+                                   clip_grad_norm=hindcast.ClipGradNorm(*clip) if clip else None)
+        for i in range(8):
+            x = torch.arange(1.0, 5.0) + i
+            if is_ours:
+                step(x)
+                continue
+            if i % every == 0:
+                optimizer.zero_grad()
+            (scaler.scale(loss_of(x)) if scaler else loss_of(x)).backward()
+            if i % every == every - 1:
+                if clip:
+                    nn.utils.clip_grad_norm_([one, other], *clip)
+                if scaler:
+                    scaler.step(optimizer)
+                    scaler.update()
+                else:
+                    optimizer.step()
+        return one.detach(), other.detach()
+
+    for mine, theirs in zip(train(True), train(False)):
+        torch.testing.assert_close(mine, theirs)
+
+
 def test_a_parameter_may_be_an_argument_or_be_listed_twice():
     both = Both(OPTIMIZERS["sgd"])
     step = hindcast.train_step(both.of_ours, lambda w, x, y: nn.functional.mse_loss(both.ours[2](torch.tanh(x @ w.t())), y), async_=False,

@@ -5,6 +5,7 @@
 #include <hindcast/hindcast.h>
 #include <torch/torch.h>
 
+#include <functional>
 #include <vector>
 
 namespace hindcast::tests {
@@ -239,6 +240,35 @@ TEST_P(WhichGradients, OfLayoutsThatAreNotContiguous) {
       return torch::autograd::grad({loss}, {x})[0];
     };
     EXPECT_TRUE(at::allclose(gradient_of(compiled), gradient_of(function), 1e-4, 1e-5, /*equal_nan=*/true));
+  }
+}
+
+// A leaf keeps the tensor that it gets if nothing else holds it, and adds later gradients to it in place.
+TEST_P(WhichGradients, OfLeavesThatShareMemoryAreAccumulated) {
+  std::optional<Guard> guard;
+  if (GetParam()) guard.emplace(enable());
+  const std::vector<std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>> functions = {
+      [](const at::Tensor& a, const at::Tensor& b) { return a.view({2, 2}) + b; },
+      [](const at::Tensor& a, const at::Tensor& b) { return a.view({2, 2}) + b.t(); },
+      [](const at::Tensor& a, const at::Tensor& b) { return at::cat({a, b.view(-1)}) + at::cat({b.view(-1), a}); },
+  };
+  for (size_t f = 0; f < functions.size(); ++f) {
+    for (const Compiler& compiler : {compilers::fused(), compilers::eager()}) {
+      const auto compiled = aot_function(functions[f], options_with(compiler));
+      for (int step = 0; step < 4; ++step) {
+        SCOPED_TRACE(std::to_string(f) + ", " + std::to_string(step));
+        const auto gradients_of = [&](const auto& function) {
+          const Tensors leaves = {at::ones({4}).requires_grad_(), at::ones({2, 2}).requires_grad_()};
+          for (int micro_batch = 0; micro_batch < 3; ++micro_batch) {
+            const at::Tensor result = function(leaves[0], leaves[1]);
+            (result * at::arange(1., 1. + static_cast<double>(result.numel())).view(result.sizes())).sum().backward();
+          }
+          return Tensors{leaves[0].grad(), leaves[1].grad()};
+        };
+        const Tensors ours = gradients_of(compiled), stock = gradients_of(functions[f]);
+        for (size_t i = 0; i < stock.size(); ++i) EXPECT_TRUE(at::equal(ours[i], stock[i])) << ours[i] << stock[i];
+      }
+    }
   }
 }
 
