@@ -10,6 +10,9 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/clone.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/new_empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/where.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -62,7 +65,8 @@ class Interpreter {
 
   void write(const Instr& instr, bool without_gradients) {
     const at::Tensor& base = values.at(instr.base.index);
-    at::Tensor copy = in_this_state_ ? base.clone() : at::empty_strided(base.sizes(), base.strides(), base.options()).copy_(base);
+    at::Tensor copy =
+        in_this_state_ ? copy_for_write(base, instr) : at::empty_strided(base.sizes(), base.strides(), base.options()).copy_(base);
     std::optional<c10::AutoGradMode> no_grad;  // after the copy: a write in no-grad mode does not change the history of its target
     if (without_gradients) no_grad.emplace(false);
     call(*instr.op, instr.args, instr.target_arg, view(copy, instr.views), instr.seen);
@@ -79,6 +83,20 @@ class Interpreter {
   }
 
  private:
+  // A tensor without vmap's dimension cannot take what has it.
+  at::Tensor copy_for_write(const at::Tensor& base, const Instr& instr) const {
+    constexpr c10::DispatchKeySet kBatched({c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched});
+    at::Tensor copy = base.clone();
+    for (const Arg& arg : instr.args) {
+      for (const ValueId id : arg.values) {
+        if (!id.defined() || !values.at(id.index).key_set().has_any(kBatched)) continue;
+        const at::Tensor batched = values.at(id.index).new_empty_symint(copy.sym_sizes(), copy.options());
+        copy = at::where(at::ones({}, copy.options().dtype(at::kBool)), copy, batched);
+      }
+    }
+    return copy;
+  }
+
   torch::jit::Stack arguments(const std::vector<Arg>& args, uint32_t replaced, const at::Tensor& tensor) {
     torch::jit::Stack stack;
     for (uint32_t i = 0; i < args.size(); ++i) stack.push_back(i == replaced ? c10::IValue(tensor) : argument(args[i]));

@@ -102,6 +102,32 @@ bool has_traced_numbers(const Specialisation& known, const std::vector<at::Tenso
                      [&](const capture::AskedNumber& asked) { return same_number(outputs[asked.result].item(), asked.number); });
 }
 
+// Autograd sees it as it sees the input: a function may ask for requires_grad, or take gradients.
+at::Tensor copy_for_comparison(const at::Tensor& input) {
+  at::Tensor copy;
+  {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    copy = input.clone();
+  }
+  if (!input.requires_grad()) return copy;
+  copy.requires_grad_();
+  if (input.is_leaf()) return copy;
+  const c10::AutoGradMode grad(true);
+  return copy.clone();
+}
+
+/// While alive, the generators continue at the earlier state.
+class DrawsAgain {
+ public:
+  explicit DrawsAgain(const capture::RandomState& before) : after_(before.now()) { before.restore(); }
+  ~DrawsAgain() { after_.restore(); }
+  DrawsAgain(const DrawsAgain&) = delete;
+  DrawsAgain& operator=(const DrawsAgain&) = delete;
+
+ private:
+  const capture::RandomState after_;
+};
+
 }  // namespace
 
 std::vector<at::Tensor> AotCall::primals_of(const Specialisation& known) const {
@@ -206,19 +232,16 @@ std::optional<detail::FunctionOutput> AotCall::run_and_compare(const std::shared
   });
   if (writes_outside) return run_programs(known, pair, std::move(bindings));  // it would write twice
   std::vector<at::Tensor> copies;
-  {
-    const at::AutoDispatchBelowADInplaceOrView below;
-    for (const at::Tensor& input : call_.inputs) copies.push_back(input.defined() ? input.clone() : input);
-  }
+  for (const at::Tensor& input : call_.inputs) copies.push_back(input.defined() ? copy_for_comparison(input) : input);
   const auto before = capture::RandomState::of(call_.inputs);
   std::optional<detail::FunctionOutput> output = run_programs(known, pair, std::move(bindings));
   const bool is_hit = output && output->program != nullptr && !output->is_functions;
   if (!is_hit) return output;  // the function runs: there is nothing to compare it with
-  const auto after = before.now();
-  before.restore();
-  const c10::AutoGradMode no_grad(false);
-  const std::vector<at::Tensor> expected = call_.function(copies).tensors;
-  after.restore();
+  std::vector<at::Tensor> expected;
+  {
+    const DrawsAgain draws(before);
+    expected = call_.function(copies).tensors;
+  }
   if (const auto difference = find_difference(output->tensors, expected)) {
     throw std::runtime_error(
         base::format("hindcast::aot_function: the function's result differs from that of its traced program: {}. Something that it reads "

@@ -29,6 +29,11 @@ bool makes_constants(const capture::Instr& instr) {
   return capture::facts_of(name).has(capture::OpFacts::Fill) || std::find(kNames.begin(), kNames.end(), name.name) != kNames.end();
 }
 
+// The dtype of a view of a view that was taken again after a write is not known.
+bool may_have_history(const capture::Value& value) {
+  return value.dtype == at::ScalarType::Undefined || torch::autograd::isDifferentiableType(value.dtype);
+}
+
 // By value: true if it is differentiable and depends on a primal that needs a gradient.
 std::vector<bool> values_with_history(const JointUses& uses, const std::vector<uint32_t>& with_gradients) {
   std::vector<bool> has_history(uses.graph().values.size());
@@ -47,8 +52,7 @@ std::vector<bool> values_with_history(const JointUses& uses, const std::vector<u
     });
     depends = depends && !makes_constants(instr);
     for (const ValueId value : instr.outputs) {
-      if (value.defined())
-        has_history[value.index] = depends && torch::autograd::isDifferentiableType(uses.graph().values[value.index].dtype);
+      if (value.defined()) has_history[value.index] = depends && may_have_history(uses.graph().values[value.index]);
     }
   }
   return has_history;

@@ -827,6 +827,46 @@ def test_tensors_from_outside():
     assert f.stats()["hits"] == 3
 
 
+def test_the_comparison_runs_the_function_as_the_caller_would():
+    def slope(x):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad((x**3).sum(), x, create_graph=True)[0] * 2
+
+    def by_mode(x):
+        return x * 2 if torch.is_grad_enabled() and x.requires_grad and not x.is_leaf else x * 3
+
+    for function in (slope, by_mode):
+        f = hindcast.aot_function(function, check_every=1, async_=False)
+        for x in [torch.arange(3.0), torch.arange(3.0).requires_grad_(), torch.arange(3.0).requires_grad_() * 1] * 4:
+            assert torch.equal(f(x), function(x))
+
+
+# Backwards that write to a tensor without vmap's dimension.
+BATCHED = {
+    "max": lambda x: x.max(1)[0].exp(),
+    "sort": lambda x: x.sort(1)[0],
+    "topk": lambda x: x.topk(2, 1)[0],
+    "median": lambda x: x.median(1)[0],
+    "cummax": lambda x: x.cummax(1)[0],
+    "trace": lambda x: x.trace().view(1),
+    "binary_cross_entropy_with_logits": lambda x: F.binary_cross_entropy_with_logits(x, (x.detach() > 0).float(), reduction="none"),
+}
+
+
+@pytest.mark.parametrize("function", BATCHED.values(), ids=BATCHED.keys())
+def test_batched_gradients(function):
+    f = hindcast.aot_function(function, async_=False, back_off=False)
+    for _ in range(5):
+        x = torch.randn(3, 3, requires_grad=True)
+
+        def jacobian(called):
+            y = called(x)
+            rows = torch.eye(y.numel()).view(y.numel(), *y.shape)
+            return torch.autograd.grad(y, x, rows, is_grads_batched=True)[0]
+
+        torch.testing.assert_close(jacobian(f), jacobian(function))
+
+
 def test_a_change_outside_is_found_where_it_is_looked_for():
     factors = numpy.full(1 << 20, 2.0)  # too large to be compared
     f = hindcast.aot_function(lambda x: x * float(factors[0]), check_every=1)

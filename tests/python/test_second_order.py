@@ -262,6 +262,25 @@ def test_a_penalty_after_steps_without_one(make, partition):
             assert seen is None or torch.allclose(seen, expected, rtol=1e-9, atol=1e-12), call
 
 
+VIEWS_OF_VIEWS = {
+    "transposed scores": lambda q, k: (q @ k.transpose(1, 2)).transpose(1, 2).div_(2).exp() @ k,
+    "relu behind a flatten": lambda q, k: torch.nn.functional.relu((q * k).view(6, 4).view(2, 3, 4), inplace=True) * q,
+}
+
+
+@pytest.mark.parametrize("function", VIEWS_OF_VIEWS.values(), ids=VIEWS_OF_VIEWS.keys())
+def test_a_write_to_a_view_of_a_view(function):
+    compiled = hindcast.aot_function(function, async_=False)
+    for _ in range(3):
+        q, k = (torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+
+        def second(called):
+            (slope,) = torch.autograd.grad(called(q, k).sum(), q, create_graph=True)
+            return torch.autograd.grad(slope.square().sum(), (q, k))
+
+        assert all(map(torch.allclose, second(compiled), second(function)))
+
+
 def test_a_write_to_a_chunk_of_a_tensor_that_is_read_as_a_whole():
     """Autograd does not see such a write in the history of the whole, where a recomputation would."""
 

@@ -248,9 +248,15 @@ TEST_P(WhichGradients, OfLeavesThatShareMemoryAreAccumulated) {
   std::optional<Guard> guard;
   if (GetParam()) guard.emplace(enable());
   const std::vector<std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>> functions = {
-      [](const at::Tensor& a, const at::Tensor& b) { return a.view({2, 2}) + b; },
-      [](const at::Tensor& a, const at::Tensor& b) { return a.view({2, 2}) + b.t(); },
-      [](const at::Tensor& a, const at::Tensor& b) { return at::cat({a, b.view(-1)}) + at::cat({b.view(-1), a}); },
+      [](const at::Tensor& a, const at::Tensor& b) {
+        return a.view({2, 2}) + b;
+      },
+      [](const at::Tensor& a, const at::Tensor& b) {
+        return a.view({2, 2}) + b.t();
+      },
+      [](const at::Tensor& a, const at::Tensor& b) {
+        return at::cat({a, b.view(-1)}) + at::cat({b.view(-1), a});
+      },
   };
   for (size_t f = 0; f < functions.size(); ++f) {
     for (const Compiler& compiler : {compilers::fused(), compilers::eager()}) {
