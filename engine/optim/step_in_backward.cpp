@@ -8,6 +8,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <stdexcept>
@@ -22,19 +23,24 @@ class StepInBackward::Impl {
     if (with_ == nullptr) throw std::invalid_argument("step_in_backward: the optimizer is none of SGD, Adam, AdamW, RMSprop and Adagrad");
   }
 
+  /// Where a parameter was when its hook was registered.
+  struct Place {
+    size_t group, number;
+  };
+
   // Updates a parameter whose gradient is final. Backwards of several threads and devices may call this.
-  void step(size_t group, const at::Tensor& parameter) {
+  void step(Place place, const at::Tensor& parameter) {
     if (!parameter.grad().defined()) return;
     const at::NoGradGuard no_grad;
     const std::lock_guard lock(mutex_);
-    if (group >= optimizer_.param_groups().size()) return;  // the group was removed
+    torch::optim::OptimizerParamGroup* const group = group_of(parameter, place);
+    if (group == nullptr) return;
     updates_.clear();
-    auto& of = optimizer_.param_groups()[group];
-    if (with_->add(updates_, of, parameter).empty()) {
+    if (with_->add(updates_, *group, parameter).empty()) {
       updates_.run();
       ++compiled;
     } else {
-      with_->step_alone(of, parameter);
+      with_->step_alone(*group, parameter);
       ++original;
     }
     // The rest of the backward may read the parameter through detach(), and so may a retained graph. SGD itself does not bump the version.
@@ -50,6 +56,20 @@ class StepInBackward::Impl {
   std::atomic<uint64_t> compiled = 0, original = 0;
 
  private:
+  // nullptr if the optimizer no longer has the parameter. Groups may have been removed or reordered since.
+  torch::optim::OptimizerParamGroup* group_of(const at::Tensor& parameter, Place place) {
+    auto& groups = optimizer_.param_groups();
+    if (place.group < groups.size()) {
+      const auto& there = groups[place.group].params();
+      if (place.number < there.size() && there[place.number].is_same(parameter)) return &groups[place.group];
+    }
+    for (auto& group : groups) {
+      const auto& params = group.params();
+      if (std::any_of(params.begin(), params.end(), [&](const at::Tensor& one) { return one.is_same(parameter); })) return &group;
+    }
+    return nullptr;
+  }
+
   torch::optim::Optimizer& optimizer_;
   const std::unique_ptr<engine::TorchOptim> with_;
   // ForkRank::Setup, since a step may compile a kernel.
@@ -76,9 +96,11 @@ StepInBackward step_in_backward(torch::optim::Optimizer& optimizer) {
   StepInBackward stepping(impl);  // unregisters the hooks if a later registration throws
   const auto& groups = optimizer.param_groups();
   for (size_t group = 0; group < groups.size(); ++group) {
-    for (const at::Tensor& parameter : groups[group].params()) {
-      impl->handles.push_back(on_grad_ready(parameter, [weak = std::weak_ptr(impl), group](const at::Tensor& ready) {
-        if (const auto held = weak.lock()) held->step(group, ready);
+    const auto& params = groups[group].params();
+    for (size_t number = 0; number < params.size(); ++number) {
+      const StepInBackward::Impl::Place place{group, number};
+      impl->handles.push_back(on_grad_ready(params[number], [weak = std::weak_ptr(impl), place](const at::Tensor& ready) {
+        if (const auto held = weak.lock()) held->step(place, ready);
       }));
     }
   }

@@ -5,6 +5,7 @@
 #include <hindcast/optim.h>
 #include <torch/torch.h>
 
+#include <array>
 #include <thread>
 
 #include "tests/codegen/cpu/memory/counting_allocator.h"
@@ -98,6 +99,23 @@ TEST(StepInBackward, RefusesWhatItCannotDo) {
   EXPECT_THROW((void)step_in_backward(frozen), std::invalid_argument);
   loss_of(weights, torch::randn({8, kWidth})).backward();
   EXPECT_TRUE(weights[0].grad().defined()) << "nothing stays registered";
+}
+
+TEST(StepInBackward, GroupsAreRemovedAndMoved) {
+  const Tensors leaves = {torch::ones({2}).requires_grad_(), torch::ones({2}).requires_grad_(), torch::ones({2}).requires_grad_()};
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    auto options = std::make_unique<torch::optim::SGDOptions>(0.1 * static_cast<double>(i + 1));
+    groups.emplace_back(Tensors{leaves[i]}, std::move(options));
+  }
+  torch::optim::SGD optimizer(groups, torch::optim::SGDOptions(1.));
+  const auto stepping = step_in_backward(optimizer);
+  auto& now = optimizer.param_groups();
+  now.erase(now.begin());
+  std::swap(now[0], now[1]);
+  (leaves[0] + leaves[1] + leaves[2]).sum().backward();
+  const std::array expected = {1., 0.8, 0.7};
+  for (size_t i = 0; i < leaves.size(); ++i) EXPECT_TRUE(torch::allclose(leaves[i], torch::full({2}, expected[i]))) << i << leaves[i];
 }
 
 TEST(StepInBackward, OfSeveralThreads) {
