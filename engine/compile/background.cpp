@@ -1,6 +1,7 @@
 #include "engine/compile/background.h"
 
 #include "base/fork.h"
+#include "base/log.h"
 
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -14,7 +15,9 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace hindcast::engine {
@@ -29,31 +32,37 @@ class Worker final : private base::ForkLock {
   bool add(Job job) {
     auto added = std::make_shared<const Job>(std::move(job));
     Jobs dropped;  // destroyed after the lock is released: jobs hold tensors and kernels
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (stopping_) return true;
     if (jobs_.size() >= sweep_at_ || !has_room(added->bytes)) dropped = sweep();
     if (!has_room(added->bytes)) return false;
     waiting_bytes_ += added->bytes;
     jobs_.push_back(std::move(added));
     start();
+    const bool is_stuck = !thread_.joinable() && !std::exchange(has_warned_, true);
     changed_.notify_all();
+    lock.unlock();
+    if (is_stuck) HC_LOG(CompiledAutograd, Warning, "kernels wait to be compiled: this process could not start a thread");
     return true;
   }
 
   void wait() {
     std::unique_lock lock(mutex_);
+    start();
     if (jobs_.empty() && !busy_) return;
     // On a machine with other work the low-priority thread gets next to no time. While somebody waits it takes no jobs, and a thread of
     // the waiter's priority runs them. Not the waiter itself: its autograd modes must not apply to them.
     bool is_over = false;
-    std::thread helper([&] { run_until(is_over, /*yields=*/false); });
-    ++waiters_;
+    std::thread helper = try_thread([&] { run_until(is_over, /*yields=*/false); });
+    if (!helper.joinable() && !thread_.joinable()) return;
+    const size_t helpers = helper.joinable() ? 1 : 0;
+    waiters_ += helpers;
     changed_.wait(lock, [&] { return jobs_.empty() && !busy_; });
     is_over = true;
-    --waiters_;
+    waiters_ -= helpers;
     changed_.notify_all();
     lock.unlock();
-    helper.join();
+    if (helpers != 0) helper.join();
   }
 
   // At exit: finishes the running job and drops the rest. LLVM must not be in use when its globals are destroyed.
@@ -89,8 +98,19 @@ class Worker final : private base::ForkLock {
     return dropped;
   }
 
+  // Without a thread the jobs stay queued, and programs run through ATen. The next job tries again.
   void start() {
-    if (!thread_.joinable() && !jobs_.empty()) thread_ = std::thread([this] { work(); });
+    if (!thread_.joinable() && !jobs_.empty()) thread_ = try_thread([this] { work(); });
+  }
+
+  // No thread if the process may not have another one.
+  template <class Function>
+  static std::thread try_thread(Function function) {
+    try {
+      return std::thread(std::move(function));
+    } catch (const std::system_error&) {
+      return {};
+    }
   }
 
   void work() {
@@ -142,7 +162,7 @@ class Worker final : private base::ForkLock {
   size_t sweep_at_ = kFirstSweep;
   size_t waiters_ = 0;  // threads in wait()
   std::thread thread_;
-  bool busy_ = false, stopping_ = false;
+  bool busy_ = false, stopping_ = false, has_warned_ = false;
 };
 
 Worker& worker() {

@@ -1,6 +1,7 @@
 """Fork, exit, interrupts, profiles, and pickled models."""
 
 import copy
+import os
 import pickle
 import signal
 import subprocess
@@ -24,6 +25,28 @@ def test_an_exit_by_an_exception_while_kernels_are_compiled():
         """,
         expected_code=3,
     )
+
+
+def test_a_process_that_may_start_no_thread():
+    """As in a container whose limit of processes is reached. The limit is not one for root, so the process becomes another user."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become a user who has no other process")
+    said = python(
+        """
+        import os, resource
+
+        os.dup2(1, 2)  # logs are output, too
+        torch.ones(3, requires_grad=True).exp().sum().backward()
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+        os.setuid(65534)
+        with hindcast.enable():
+            for _ in range(5):
+                assert backward().isfinite().all()
+            hindcast.wait()
+        assert hindcast.stats()["hits"] == 4, hindcast.stats()
+        """
+    )
+    assert "this process could not start a thread" in said, said
 
 
 def test_an_exit_while_a_function_with_an_operator_of_the_programs_own_is_compiled():
