@@ -1,6 +1,7 @@
 #include "python/csrc/unchanged.h"
 
 #include "python/csrc/objects.h"
+#include "python/csrc/torch_python.h"
 
 #include <cstddef>
 #include <cstring>
@@ -30,6 +31,13 @@ bool took(Object* object, int64_t entry) {
   const bool same = is(object, entry);
   if (object != nullptr) Py_DecRef(object);
   return same;
+}
+
+int64_t facts_of_tensor(Object* object) {
+  const at::Tensor& tensor = tensor_of(object);
+  const c10::Device device = tensor.device();
+  return static_cast<int64_t>(tensor.scalar_type()) | int64_t{static_cast<uint8_t>(device.type())} << 8 |
+         int64_t{static_cast<uint8_t>(device.index())} << 16 | int64_t{tensor.requires_grad()} << 24;
 }
 
 class Words {
@@ -81,6 +89,10 @@ class Words {
         if (value == nullptr) PyErr_Clear();
         return took(value, next());
       }
+      case Watch::Size:
+        return PyDict_Size(object) == next();
+      case Watch::Tensor:
+        return facts_of_tensor(object) == next();
     }
     return false;
   }
@@ -123,3 +135,4 @@ class Words {
 }  // namespace hindcast::python
 
 int hindcast_unchanged(const int64_t* words) { return words[0] != 0 && hindcast::python::Words(words + 1, words[0] - 1).hold() ? 1 : 0; }
+int64_t hindcast_facts_of_tensor(void* tensor) { return hindcast::python::facts_of_tensor(static_cast<hindcast::python::Object*>(tensor)); }

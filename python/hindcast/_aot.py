@@ -23,7 +23,7 @@ from ._facts import Argument, Call, DoesNotPay, Shape, Untraceable, containers_i
 from ._flatten import flatten, is_size
 from ._kept_arguments import SetAttribute, mark_as, replace_stand_ins, set_attributes_of_modules
 from ._library import call, calls, ops
-from ._made_objects import TakenApart
+from ._made_objects import TakenApart, is_new_in_each_call
 from ._new_tensor import known_of_stand_ins
 from ._programs import Program, Programs, programs_of
 from ._random_state import random_states
@@ -59,7 +59,10 @@ _thread = _Thread()
 
 def _raised(error: BaseException) -> str:
     _thread.error = error
-    return f"{type(error).__name__}: {error}"
+    try:
+        return f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
+    except Exception:  # of the program's own __str__
+        return type(error).__name__
 
 
 class _Kind:
@@ -139,6 +142,10 @@ def _run_function(
             return [result], 0, "", None
         objects = set() if call is None else set(map(id, call.objects))
         apart = TakenApart(result, lambda leaf: id(leaf) in objects or type(leaf) is Argument)
+        if call is not None and any(map(is_new_in_each_call, apart.leaves)):
+            known = objects.union(call.seen.state.names)
+            if any(is_new_in_each_call(leaf) and id(leaf) not in known for leaf in apart.leaves):
+                call.draws = True  # later calls run the function
         del result
         apart.take_tensors(lambda leaf: weakly(leaf) if id(leaf) in objects else leaf)
         shape = Shape(apart.leaves, apart.places, apart.spec, writes, tuple(sets))
@@ -198,8 +205,9 @@ class _NoticingGrad:
         if tensor is None:  # Dynamo, which a traced function may import, reads the attributes of torch.Tensor
             return _grad
         value = _grad.__get__(tensor)
-        if value is None and _thread.call is not None and tensor.is_leaf and tensor.requires_grad:
-            _thread.call.clears_gradients = True
+        call = _thread.call
+        if call is not None and (value is None or id(tensor) in call.seen.state.names) and tensor.is_leaf and tensor.requires_grad:
+            call.clears_gradients = True
         return value
 
     def __set__(self, tensor: torch.Tensor, value: Optional[torch.Tensor]) -> None:
@@ -505,8 +513,11 @@ class AotFunction:
             raise
         finally:
             _thread.call = outer
+        shape = _kept.get(outcome[1])
+        # A function that writes to containers among its arguments has changed them: C would take the next call for this one.
+        writes = type(shape) is Shape and shape.writes
         result = self._finish(taken, *outcome)
-        if not taken.was_run and seen.is_known_by_words:
+        if not taken.was_run and not writes and seen.is_known_by_words:
             self._remember(args, kwargs, seen, facts, fixed, taken.objects)
         return result
 

@@ -18,7 +18,7 @@ from ._made_objects import Copied, MadeObject
 if TYPE_CHECKING:
     from ._kept_arguments import SetAttribute
 
-_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _BY_VALUE = frozenset(
     (bool, int, float, complex, str, bytes, type(None), type(...), range)
     + (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
@@ -41,7 +41,7 @@ class DoesNotPay(Untraceable):
 
 
 if calls is not None:
-    calls.know_values(_BY_VALUE)
+    calls.know_values(_BY_VALUE - {range})
 
 
 def is_by_value(leaf: Any) -> bool:
@@ -56,6 +56,8 @@ def key_of(leaf: Any) -> Any:
         return kind, leaf.hex()
     if kind is complex:
         return kind, leaf.real.hex(), leaf.imag.hex()
+    if kind is range:  # equal ranges may end elsewhere
+        return kind, leaf.start, leaf.stop, leaf.step
     return kind, leaf
 
 
@@ -84,7 +86,7 @@ class Call:
         self.firsts: Optional[tuple[int, ...]] = None  # per tensor, if some occur twice: the first position
         self.key: Any
         for arg in args:
-            if type(arg) not in _PLAIN:
+            if type(arg) not in PLAIN:
                 break
         else:
             if not kwargs:
@@ -112,7 +114,7 @@ class Call:
 
     def _take(self, value: Any, key: list[Any]) -> None:
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in PLAIN:
             self.tensors.append(value)
             key.append(_TENSOR)
         elif kind is tuple or kind is list:
@@ -168,15 +170,15 @@ class Call:
         if type(self.key) is int:
             return None
         leaves, spec = flatten(self.arguments)
-        places = [place for place, leaf in enumerate(leaves) if type(leaf) in _PLAIN]
-        return Shape([weakly(leaf) if type(leaf) not in _PLAIN else None for leaf in leaves], places, spec)
+        places = [place for place, leaf in enumerate(leaves) if type(leaf) in PLAIN]
+        return Shape([weakly(leaf) if type(leaf) not in PLAIN else None for leaf in leaves], places, spec)
 
     def tensors_in(self, argnums: Sequence[int]) -> list[int]:
         """Indices of the tensors in these positional arguments."""
         found: list[int] = []
         first = 0
         for number, arg in enumerate(self.arguments[0]):
-            count = sum(type(leaf) in _PLAIN for leaf in flatten(arg)[0])
+            count = sum(type(leaf) in PLAIN for leaf in flatten(arg)[0])
             if number in argnums:
                 found += range(first, first + count)
             first += count

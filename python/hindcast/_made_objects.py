@@ -1,7 +1,9 @@
 """Objects that a function creates and returns, such as the cache of a language model: each call creates its own."""
 
 import copy
+import functools
 import gc
+import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -80,6 +82,18 @@ def _text(leaf: Any, text_of: Callable[[Any], str]) -> str:
     if type(leaf) is MadeObject:
         return f"object {leaf.number}"
     return repr(leaf) if type(leaf) is Copied else text_of(leaf)
+
+
+def is_new_in_each_call(leaf: Any) -> bool:
+    """Whether a function that makes such an object must make it in each call: the caller may exhaust it or write to it, and a closure refers
+    to what the call has computed."""
+    kind = type(leaf)
+    return (
+        hasattr(kind, "__next__")
+        or kind in (bytearray, functools.partial, types.FunctionType, types.MethodType)
+        or isinstance(leaf, (dict, list, deque))
+        or (isinstance(leaf, set) and kind is not set)
+    )
 
 
 class TakenApart:

@@ -27,8 +27,10 @@ class Report:
         self._path = path
         self._runner = -1 if is_child else os.getpid()
         self._calls_at_fork = 0
-        if path is not None and not is_child:
-            open(path, "w").close()
+        if path is not None:
+            self._path = os.path.abspath(path)  # the script may change the directory
+            if not is_child:
+                open(path, "w").close()
 
     def forked(self) -> None:
         self._calls_at_fork = _calls()

@@ -116,7 +116,7 @@ class States:
         """Raises Untraceable."""
         if self._dead:
             self._bury()
-        ids = tuple(map(id, roots)) if len(roots) > 1 else self._own
+        ids = tuple(map(id, roots)) or self._own
         for seen in self._seen.get(ids, ()):
             if seen.holds():
                 self._known += 1

@@ -8,6 +8,7 @@ Numbers, strings and the like count by value, containers by what is in them, and
 other objects, of classes and of Python's modules those names count that the code mentions.
 """
 
+import ctypes
 import dis
 import functools
 import gc
@@ -23,10 +24,13 @@ import torch
 import torch.nn.modules.module as all_modules
 from torch.nn.parameter import is_lazy
 
-from ._facts import Untraceable, is_by_value, key_of
+from ._facts import PLAIN, Untraceable, is_by_value, key_of
+from ._library import LIBRARY, calls
 from ._random_state import is_generator
 
-_TYPE, _OWN_DICT, _DICT, _ITEM, _SEQUENCE, _SET, _CELL, _FUNCTION, _ATTRIBUTE = range(9)  # Watch in unchanged.h
+_TYPE, _OWN_DICT, _DICT, _ITEM, _SEQUENCE, _SET, _CELL, _FUNCTION, _ATTRIBUTE, _SIZE, _TENSOR = range(11)  # Watch in unchanged.h
+_facts_of_tensor = ctypes.PyDLL(str(LIBRARY)).hindcast_facts_of_tensor  # knows the layout of tensors where hindcast._C was loaded
+_facts_of_tensor.argtypes, _facts_of_tensor.restype = [ctypes.c_void_p], ctypes.c_int64
 _NONE = 0
 _NOTHING = object()
 
@@ -214,6 +218,10 @@ class Walk:
         if issubclass(kind, torch.Tensor):  # C++ compares it
             if is_lazy(value):
                 raise Untraceable("a lazy module has not got its parameters yet")
+            if kind in PLAIN and calls is not None:  # what can be read of it without an operator; sizes may change from call to call
+                facts = _facts_of_tensor(id(value))
+                self.key.append(facts)
+                self.words.extend((_TENSOR, id(value), facts))
             return
         if issubclass(kind, torch.nn.Module):
             self._module(value)
@@ -348,6 +356,7 @@ class Walk:
                 if name in holder or name in self._written or any(name in each for each in classes):
                     self._item(holder, name)
 
+        self.words.extend((_SIZE, id(holder), len(holder)))
         self._partly.append(_Watch(look))
 
     def _python_module(self, module: types.ModuleType) -> None:
@@ -360,6 +369,7 @@ class Walk:
                 if name in holder or name in self._written:
                     self._item(holder, name)
 
+        self.words.extend((_SIZE, id(holder), len(holder)))
         self._partly.append(_Watch(look))
 
     def _class_of(self, value: Any) -> None:
@@ -396,6 +406,8 @@ class Walk:
                     for holder in own:  # super() reads them from the holders after the first one
                         self._item(holder, name)
 
+        for holder in own:
+            self.words.extend((_SIZE, id(holder), len(holder)))
         if own:
             self._partly.append(_Watch(look))
             look(sorted({name for holder in own for name, each in holder.items() if _is_operator(name, each)}))
