@@ -153,6 +153,10 @@ ValueId Recorder::undefined_value() {
 }
 
 ValueId Recorder::new_value(const at::Tensor& real, std::vector<ExprId> sizes) {
+  // A size that is 0 or 1 now is so wherever the program runs: kernels are chosen for it, and strides say nothing about other sizes.
+  for (const ExprId size : sizes) {
+    if (!graph_.symbols->is_constant(size) && graph_.symbols->hint(size) <= 1) graph_.symbols->pin(size);
+  }
   Value& value = graph_.values.emplace_back();
   value.dtype = real.scalar_type();
   value.device = real.device();
@@ -171,7 +175,10 @@ at::Tensor Recorder::stand_in(at::Tensor real, ValueId id) {
   std::vector<c10::SymInt> sizes;
   for (const ExprId size : graph_.values[id.index].sizes) sizes.push_back(graph_.symbols->make_symint(size));
   auto base = std::make_shared<Base>(Base{.value = id, .recorder = number_});
+  const bool has_symbolic_strides =
+      graph_.symbols->int_symbols() != 0 && real.layout() == at::kStrided && !real.is_non_overlapping_and_dense();
   const at::Tensor tensor(TracingTensor::make(std::move(real), id, std::move(base), std::move(sizes)));
+  if (has_symbolic_strides) TracingTensor::get(tensor)->watch_strides();
   if (user_formula_ || lifts_) TracingTensor::get(tensor)->watch_geometry();
   if (lifts_) made_.emplace_back(tensor.getIntrusivePtr());
   return tensor;
@@ -596,6 +603,18 @@ std::vector<at::Tensor> Recorder::record_write(const c10::OperatorHandle& op, st
   return wrapped;
 }
 
+// Whether a part is the whole decides whether it is dense, so that is a relation.
+static void note_whether_whole(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, const TracingTensor& whole,
+                               const TracingTensor& part) {
+  static const c10::OperatorName kSlice("aten::slice", "Tensor"), kSplit("aten::split", "Tensor"),
+      kSplitWithSizes("aten::split_with_sizes", "");
+  const c10::OperatorName& name = op.operator_name();
+  if (name != kSlice && name != kSplit && name != kSplitWithSizes) return;
+  const auto dim =
+      static_cast<size_t>(c10::maybe_wrap_dim(inputs[name == kSlice ? 1 : 2].toInt(), static_cast<int64_t>(whole.sizes.size())));
+  (void)(part.sizes[dim] == whole.sizes[dim]);
+}
+
 at::Tensor Recorder::wrap_output(at::Tensor real, ValueId id, const c10::OperatorHandle& op, const std::vector<Arg>& args,
                                  const std::vector<c10::IValue>& inputs, uint32_t output) {
   at::Tensor wrapped = stand_in(real, id);
@@ -610,6 +629,7 @@ at::Tensor Recorder::wrap_output(at::Tensor real, ValueId id, const c10::Operato
     traced->version = input->base->version;
     traced->views = input->views;
     traced->views.push_back({op, args, i, output});
+    note_whether_whole(op, inputs, *input, *traced);
     graph_.values.edit(id.index).is_view = true;
     // As autograd does for its own views.
     if (!real.is_inference() && !input->real.is_inference())

@@ -60,6 +60,10 @@ class Recorder {
 
   /// A stand-in for a real tensor that is value `id` of the graph. Not `fresh`: the formula may not write to it.
   at::Tensor stand_in(at::Tensor real, ValueId id);
+  /// From now on its strides are those that it has now: all sizes that they depend on are pinned.
+  void pin_strides_of(const TracingTensor& tensor);
+  /// The strides of a view that is not dense, in terms of the sizes of what it views. Empty if they are not known in these terms.
+  std::vector<c10::SymInt> strides_by_base(const TracingTensor& tensor);
   /// A new value of the graph with the metadata of `real`; sizes are constants unless given.
   ValueId new_value(const at::Tensor& real, std::vector<ExprId> sizes);
   ValueId new_value(const at::Tensor& real);
@@ -134,6 +138,8 @@ class Recorder {
   void record(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
  private:
+  // The value whose memory the tensor views. `whatever`: also if a view on the way to it has strides of its own.
+  std::optional<ValueId> root_of_strides(const TracingTensor& tensor, bool whatever) const;
   struct Written {
     TracingTensor* target = nullptr;
     uint32_t arg = 0;

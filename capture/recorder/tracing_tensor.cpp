@@ -3,6 +3,7 @@
 #include "capture/recorder/libtorch_compat.h"
 #include "capture/recorder/recorder.h"
 #include "capture/recorder/storage_offset.h"
+#include "capture/recorder/symbolic_strides.h"
 
 #include <ATen/ScalarOps.h>
 #include <c10/core/DispatchKeySet.h>
@@ -17,32 +18,6 @@ namespace {
 
 c10::DispatchKeySet keys_of(const at::Tensor& real) {
   return (real.key_set() - c10::autograd_dispatch_keyset - c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)).add(kRecorderKey);
-}
-
-// Strides in terms of the symbolic sizes, for a tensor that is dense up to order and stride-0 dimensions. Which dimensions have size 1
-// affects the order, so relations fix it.
-std::vector<c10::SymInt> symbolic_strides(const at::Tensor& real, const std::vector<c10::SymInt>& sizes) {
-  const auto strides = real.strides();
-  std::vector<size_t> order;
-  for (size_t d = 0; d < sizes.size(); ++d) order.push_back(d);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return strides[a] < strides[b]; });
-  if (real.is_contiguous()) {
-    for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
-  }
-  std::vector<c10::SymInt> result(sizes.size(), c10::SymInt(0));
-  c10::SymInt next = 1;
-  int64_t next_now = 1;
-  for (const size_t d : order) {
-    const int64_t size_now = real.size(static_cast<int64_t>(d));
-    if (strides[d] == 0 && size_now != 1) continue;
-    if (next_now != strides[d] && size_now != 1) return {};
-    const bool one = sizes[d] == 1;  // a relation if the size is symbolic
-    result[d] = one ? c10::SymInt(strides[d]) : next;
-    if (one) continue;
-    next = next * sizes[d];
-    next_now *= size_now;
-  }
-  return result;
 }
 
 }  // namespace
@@ -75,7 +50,11 @@ void TracingTensor::show_geometry() {
     set_sizes_contiguous(real.sizes());
   }
   symbolic = std::any_of(sizes.begin(), sizes.end(), [](const c10::SymInt& size) { return size.is_symbolic(); });
-  if (symbolic || watched_) set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
+  if (symbolic || watched_) {
+    set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
+  } else if (watches_strides_) {
+    set_custom_sizes_strides(SizesStridesPolicy::CustomStrides);
+  }
 }
 
 void TracingTensor::become(const TracingTensor& view) {
@@ -90,7 +69,7 @@ void TracingTensor::become(const TracingTensor& view) {
 }
 
 void TracingTensor::become_plain() {
-  symbolic = watched_ = false;
+  symbolic = watched_ = watches_strides_ = false;
   sizes.clear();
   strides_.clear();
   show_geometry();
@@ -145,6 +124,13 @@ bool TracingTensor::has_storage() const {
 
 c10::SymIntArrayRef TracingTensor::traced_sizes() const { return sizes; }
 
+// For a view that is not dense: its strides depend on sizes of its base that it may not have itself.
+void TracingTensor::pin_strides() const {
+  pin_sizes();
+  Recorder* const recorder = Recorder::current();
+  if (recorder != nullptr) recorder->pin_strides_of(*this);
+}
+
 void TracingTensor::pin_sizes() const {
   pinned_sizes_.clear();
   for (const c10::SymInt& size : sizes) pinned_sizes_.push_back(size.guard_int(__FILE__, __LINE__));
@@ -154,7 +140,11 @@ c10::IntArrayRef TracingTensor::sizes_custom() const {
   return pinned_sizes_;
 }
 c10::IntArrayRef TracingTensor::strides_custom() const {
-  pin_sizes();
+  if (real.is_non_overlapping_and_dense()) {
+    pin_sizes();
+  } else {
+    pin_strides();
+  }
   pinned_strides_ = real.strides().vec();
   return pinned_strides_;
 }
@@ -188,9 +178,13 @@ c10::SymIntArrayRef TracingTensor::sym_sizes_custom() const {
 }
 c10::SymIntArrayRef TracingTensor::sym_strides_custom() const {
   if (strides_.empty() && !sizes.empty()) {
-    strides_ = symbolic_strides(real, sizes);
+    strides_ = symbolic_strides(real.sizes(), real.strides(), sizes);
     if (strides_.empty()) {
-      pin_sizes();
+      Recorder* const recorder = Recorder::current();
+      if (recorder != nullptr) strides_ = recorder->strides_by_base(*this);
+    }
+    if (strides_.empty()) {
+      pin_strides();
       for (const int64_t stride : real.strides()) strides_.emplace_back(stride);
     }
   }
@@ -235,6 +229,7 @@ c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(const
   copy->views = views;
   copy->version = version;
   copy->lost_history = requires_grad();
+  if (watches_strides_) copy->watch_strides();
   if (watched_) copy->watch_geometry();
   if (!copy->is_inference()) copy->set_version_counter(counter);
   copy->set_allow_tensor_metadata_change(may_change);

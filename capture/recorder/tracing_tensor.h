@@ -45,6 +45,11 @@ class TracingTensor final : public c10::TensorImpl {
     watched_ = true;
     set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
   }
+  /// From now on this class answers queries of the strides, which depend on sizes that this tensor may not have.
+  void watch_strides() {
+    watches_strides_ = true;
+    show_geometry();
+  }
   static TracingTensor* get(const at::Tensor& tensor);  // nullptr for any other tensor
   /// Which symbolic sizes Python code can take unnoticed.
   enum class Symbols : uint8_t { Nowhere, Unsteady, All };  // Unsteady: sizes that have changed
@@ -82,9 +87,10 @@ class TracingTensor final : public c10::TensorImpl {
   void show_geometry();
   bool knows_its_offset(const Recorder& recorder) const;
   void pin_sizes() const;
+  void pin_strides() const;
   void separate_degenerate_sizes() const;
 
-  bool watched_ = false;
+  bool watched_ = false, watches_strides_ = false;
   mutable std::vector<int64_t> pinned_sizes_, pinned_strides_;
   mutable std::vector<c10::SymInt> numbers_;  // the same
   mutable std::vector<c10::SymInt> strides_;

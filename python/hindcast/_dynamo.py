@@ -50,6 +50,7 @@ def _check_mode(mode: Optional[str]) -> None:
 # ---- sizes
 
 _ARITHMETIC = frozenset((operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg))
+_DIVISIONS = frozenset((operator.floordiv, operator.mod))
 _TAKE_SYMBOLS = frozenset(getattr(torch, name) for name in FUNCTIONS_WITH_SYMBOLS if hasattr(torch, name)) | {torch.full}
 
 
@@ -70,6 +71,20 @@ def _find_size(argument: fx.Node, tensors: Sequence[fx.Node]) -> Optional[tuple[
 def _may_be_symbol(number: fx.Node) -> bool:
     """Whether all uses of the number accept a symbol. Where a tensor is expected, Python's binding passes another number."""
     return all(map(functools.partial(_takes_symbol, number), number.users))
+
+
+def _rounds_as_python(division: fx.Node) -> bool:
+    """Whether `//` or `%` rounds down where C++ rounds toward zero: the dividend is known not to be negative, the divisor to be positive."""
+    dividend, divisor = map(_example, division.args)
+    is_natural = dividend >= 0 if isinstance(dividend, int) else dividend.node.expr.is_nonnegative
+    return bool(is_natural) and isinstance(divisor, int) and divisor > 0
+
+
+def _rounds_otherwise(number: fx.Node) -> bool:
+    return any(
+        user.target in _ARITHMETIC and ((user.target in _DIVISIONS and not _rounds_as_python(user)) or _rounds_otherwise(user))
+        for user in number.users
+    )
 
 
 def _takes_symbol(number: fx.Node, user: fx.Node) -> bool:
@@ -99,7 +114,7 @@ def _read_sizes_from_tensors(graph: fx.Graph) -> list[int]:
     stay = []
     for number, argument in enumerate(arguments):
         found = _find_size(argument, tensors)
-        if argument.users and found is not None:
+        if argument.users and found is not None and not _rounds_otherwise(argument):
             with graph.inserting_before(first):
                 if _may_be_symbol(argument):
                     size = graph.call_function(torch.ops.aten.sym_size.int, found)

@@ -484,3 +484,86 @@ def test_tensors_full_of_a_size(name):
     for call in range(40):
         x = torch.zeros(5 + call % 7)
         assert torch.allclose(f(x), FILLS[name](x)), call
+
+
+# The strides of these views depend on a size that the views do not have.
+STRIDES_OF_VIEWS = {
+    "slice": lambda x: x[:, :2].reshape(2, -1).sin(),
+    "first": lambda x: x[:, 0].reshape(-1).sin(),
+    "last": lambda x: x[:, -1:].flatten().sin(),
+    "transposed": lambda x: x[:, :2].transpose(0, 1).reshape(-1).sin(),
+    "chunk": lambda x: x.chunk(3, -1)[1].reshape(x.shape[0], -1).sin(),
+    "every second": lambda x: x[:, ::2][:, :1].reshape(-1).sin(),
+    "written": lambda x: (x * 1)[:, :2].reshape(2, -1).mul_(3),
+    "windows": lambda x: x.unfold(1, 2, 1)[:, 0].reshape(2, -1).sin(),
+}
+
+
+@pytest.mark.parametrize("compilers", [(), ("eager", "eager")], ids=["kernels", "eager"])
+@pytest.mark.parametrize("function", STRIDES_OF_VIEWS.values(), ids=STRIDES_OF_VIEWS.keys())
+def test_strides_of_views_follow_the_sizes(function, compilers):
+    compiled = hindcast.aot_function(function, *compilers, async_=False, back_off=False)
+    for length in (4, 2, 5, 6, 2, 3, 7, 200, 3):
+        x = torch.randn(2, length, 3, requires_grad=True)
+        result, expected = compiled(x), function(x)
+        weights = torch.arange(1.0, expected.numel() + 1).view(expected.shape)
+        torch.testing.assert_close(result, expected)
+        torch.testing.assert_close(*(torch.autograd.grad((one * weights).sum(), x) for one in (result, expected)))
+
+
+def test_strides_of_gradients_follow_the_sizes():
+    for width in (3, 4, 5, 6, 2, 9):
+        x, w, v = (torch.randn(*sizes, requires_grad=True) for sizes in ((3, 1, 2), (3, 1, 2), (3, width)))
+
+        def gradients():
+            loss = torch.cat([(x * w).reshape(3, 2), v.sin()], 1).pow(2).sum()
+            return torch.autograd.grad(loss, (x, w, v))
+
+        with hindcast.enable(async_=False):
+            seen = gradients()
+        torch.testing.assert_close(seen, gradients())
+
+
+ONE_WHEN_TRACED = {
+    "the rest": lambda b: b[1:].exp().sum(0, keepdim=True),
+    "half": lambda b: b[: b.shape[0] // 2].cos().sum(0, keepdim=True) + 1,
+    "every second": lambda b: b[::2].exp().mean(0, keepdim=True),
+    "all": lambda b: b.softmax(-1),
+}
+
+
+@pytest.mark.parametrize("function", ONE_WHEN_TRACED.values(), ids=ONE_WHEN_TRACED.keys())
+def test_a_size_that_is_one_when_traced(function):
+    compiled = hindcast.aot_function(function, async_=False, back_off=False)
+    for length in (3, 2, 6, 7, 1, 4, 2, 9):
+        x = torch.randn(length)
+        torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_a_first_backward_of_a_call_whose_size_is_one():
+    def function(b, c):
+        b.mul_(2)
+        return b.softmax(-1), c.sin()
+
+    compiled = hindcast.aot_function(function, async_=False, back_off=False)
+    for length, other, runs_backward in ((1, 2, True), (4, 5, False), (1, 2, True), (3, 7, False), (5, 6, True)):
+        b, c = torch.randn(length), torch.randn(other, requires_grad=True)
+        stock = b.clone()
+        result, expected = compiled(b, c), function(stock, c)
+        torch.testing.assert_close((b, *result), (stock, *expected))
+        if runs_backward:
+            result[1].sum().backward()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x[: -(-x.shape[0] // 3)] * 2, lambda x: x[(x.shape[0] - 10) % 4 :] * 2, lambda x: x[: (x.shape[0] - 10) // 3] * 2],
+    ids=["ceiling", "remainder", "floor"],
+)
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_divisions_of_negative_sizes_round_down(function, dynamic):
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="hindcast", dynamic=dynamic)
+    for length in (12, 16, 20, 7, 8, 9, 5, 13):
+        x = torch.randn(length)
+        torch.testing.assert_close(compiled(x), function(x))

@@ -1,0 +1,131 @@
+#include "capture/recorder/symbolic_strides.h"
+
+#include "capture/recorder/recorder.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+
+namespace hindcast::capture {
+
+namespace {
+
+bool is_contiguous(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  int64_t next = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    if (sizes[d] != 1 && strides[d] != next) return false;
+    next *= sizes[d];
+  }
+  return true;
+}
+
+// Whether each dimension of the view has a stride of the viewed tensor, or 0.
+bool preserves_strides(const c10::OperatorHandle& op, const std::vector<Arg>& args) {
+  static constexpr std::array<std::string_view, 14> kNames = {"select",           "transpose", "permute", "t",      "unsqueeze",
+                                                              "squeeze",          "expand",    "alias",   "detach", "split",
+                                                              "split_with_sizes", "unbind",    "numpy_T", "adjoint"};
+  std::string_view name = op.operator_name().name;
+  if (!name.starts_with("aten::")) return false;
+  name.remove_prefix(6);
+  if (name == "slice") return args[4].kind == Arg::Kind::Constant && args[4].constant.isInt() && args[4].constant.toInt() == 1;
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+}  // namespace
+
+std::vector<c10::SymInt> symbolic_strides(c10::IntArrayRef sizes_now, c10::IntArrayRef strides, const std::vector<c10::SymInt>& sizes) {
+  std::vector<size_t> order;
+  for (size_t d = 0; d < sizes.size(); ++d) order.push_back(d);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return strides[a] < strides[b]; });
+  if (is_contiguous(sizes_now, strides)) {
+    for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
+  }
+  std::vector<c10::SymInt> result(sizes.size(), c10::SymInt(0));
+  c10::SymInt next = 1;
+  int64_t next_now = 1;
+  for (const size_t d : order) {
+    const int64_t size_now = sizes_now[d];
+    if (strides[d] == 0 && size_now != 1) continue;
+    if (next_now != strides[d] && size_now != 1) return {};
+    const bool one = sizes[d] == 1;  // a relation if the size is symbolic
+    result[d] = one ? c10::SymInt(strides[d]) : next;
+    if (one) continue;
+    next = next * sizes[d];
+    next_now *= size_now;
+  }
+  return result;
+}
+
+// The value whose memory the stand-in views. nullopt: a view on the way to it has strides of its own. A node's result that is a view is an
+// input without views of the next node.
+std::optional<ValueId> Recorder::root_of_strides(const TracingTensor& tensor, bool whatever) const {
+  const auto is_other = [whatever](const c10::OperatorHandle& op, const std::vector<Arg>& args) {
+    return !whatever && !preserves_strides(op, args);
+  };
+  if (std::any_of(tensor.views.begin(), tensor.views.end(), [&](const ViewStep& step) { return is_other(step.op, step.args); }))
+    return std::nullopt;
+  ValueId value = tensor.base->value;
+  for (size_t i = graph_.instrs.size(); i-- > 0;) {
+    const Instr& instr = graph_.instrs[i];
+    if (std::find(instr.outputs.begin(), instr.outputs.end(), value) == instr.outputs.end()) continue;
+    if (instr.kind == InstrKind::Mutate) {
+      value = instr.base;
+      continue;
+    }
+    if (instr.kind != InstrKind::Op || !graph_.values[value.index].is_view) break;
+    const auto viewed = std::find_if(instr.args.begin(), instr.args.end(), [](const Arg& arg) { return arg.kind == Arg::Kind::Value; });
+    if (viewed == instr.args.end()) break;
+    if (is_other(*instr.op, instr.args)) return std::nullopt;
+    value = viewed->values[0];
+  }
+  return value;
+}
+
+std::vector<c10::SymInt> Recorder::strides_by_base(const TracingTensor& tensor) {
+  if (tensor.base->recorder != number_) return {};
+  const auto root = root_of_strides(tensor, /*whatever=*/false);
+  if (!root) return {};
+  const std::vector<ExprId> exprs = graph_.values[root->index].sizes;
+  const std::vector<int64_t> strides = graph_.values[root->index].strides;
+  if (strides.size() != exprs.size()) return {};
+  std::vector<c10::SymInt> sizes;
+  std::vector<int64_t> sizes_now;
+  for (const ExprId size : exprs) {
+    sizes.push_back(graph_.symbols->make_symint(size));
+    sizes_now.push_back(graph_.symbols->hint(size));
+  }
+  const std::vector<c10::SymInt> of_root = symbolic_strides(sizes_now, strides, sizes);
+  if (of_root.empty()) return {};
+  std::vector<c10::SymInt> result;
+  for (int64_t d = 0; d < tensor.real.dim(); ++d) {
+    const int64_t stride = tensor.real.stride(d);
+    std::optional<c10::SymInt> found;
+    if (stride == 0 || tensor.real.size(d) == 1) found = stride;
+    for (size_t i = 0; !found && i < strides.size(); ++i) {
+      if (strides[i] == stride && sizes_now[i] > 1) found = of_root[i];
+    }
+    if (!found) return {};
+    result.push_back(*found);
+  }
+  return result;
+}
+
+void Recorder::pin_strides_of(const TracingTensor& tensor) {
+  if (tensor.base->recorder != number_) return;
+  const auto pin = [&](ExprId size) {
+    if (!graph_.symbols->is_constant(size)) graph_.symbols->pin(size);
+  };
+  const auto pin_numbers = [&](const std::vector<Arg>& args) {
+    for (const Arg& arg : args) {
+      if (arg.kind == Arg::Kind::Int || arg.kind == Arg::Kind::IntList) std::for_each(arg.exprs.begin(), arg.exprs.end(), pin);
+    }
+  };
+  for (const ViewStep& step : tensor.views) pin_numbers(step.args);
+  const ValueId root = *root_of_strides(tensor, /*whatever=*/true);
+  for (const ValueId value : {tensor.base->value, root}) {
+    for (const ExprId size : graph_.values[value.index].sizes) pin(size);
+  }
+}
+
+}  // namespace hindcast::capture
