@@ -1,5 +1,6 @@
 """Everything that a function sees besides its arguments, changed between two calls: a compiled one is compared with itself."""
 
+import collections
 import copy
 import enum
 import functools
@@ -867,3 +868,118 @@ def test_an_id_that_comes_again_is_another_object():
         thing = Thing()  # mostly at the previous one's address
         thing.scale = float(i)
         assert_same(f(torch.ones(3), thing), torch.ones(3) * i)
+
+
+# ---- found by reading
+
+class Settings:
+    pass
+
+
+def test_attributes_that_do_not_exist_yet():
+    settings, kind = Settings(), type("Kind", (), {})
+    of_kind = kind()
+
+    def function(x):
+        return x * getattr(settings, "scale", 1.0) * (2 if hasattr(of_kind, "twice") else 1)
+
+    compiled = hindcast.aot_function(function, async_=False)
+    x = torch.ones(3)
+    for change in (None, lambda: setattr(settings, "scale", 3.0), lambda: setattr(kind, "twice", True), lambda: delattr(settings, "scale")):
+        if change is not None:
+            change()
+        for _ in range(3):
+            assert torch.equal(compiled(x), function(x))
+
+
+def test_facts_of_a_tensor_that_no_operator_reads():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.like = torch.nn.Parameter(torch.empty(0))
+
+        def forward(self, x):
+            return x.to(self.like.dtype) * (5 if self.like.requires_grad else 1)
+
+    net = Net()
+    compiled = hindcast.aot_module(net, async_=False)
+    x = torch.ones(3)
+    for change in (lambda: None, net.double, lambda: net.requires_grad_(False), net.float):
+        change()
+        for _ in range(3):
+            seen, expected = compiled(x), net(x)
+            assert seen.dtype == expected.dtype and torch.equal(seen, expected)
+
+
+def test_a_gradient_that_is_read():
+    w = torch.ones(3, requires_grad=True)
+
+    def function(x):
+        return x if w.grad is None else x * w.grad
+
+    compiled = hindcast.aot_function(function, async_=False)
+    x = torch.ones(3)
+    for gradient in (torch.full((3,), 7.0), torch.full((3,), 8.0), None, torch.full((3,), 9.0)):
+        w.grad = gradient
+        for _ in range(3):
+            assert torch.equal(compiled(x), function(x))
+
+
+def test_equal_ranges():
+    compiled = hindcast.aot_function(lambda x, r: x * r.stop, async_=False)
+    x = torch.ones(3)
+    for stop in (3, 4, 3, 4):
+        assert torch.equal(compiled(x, range(0, stop, 2)), x * stop)
+
+
+def test_arguments_that_the_function_changes():
+    def count(state, x):
+        state["calls"] += 1
+        return x * state["calls"]
+
+    def append(seen, x):
+        seen.append(x * 2)
+        return len(seen)
+
+    state, of_stock = {"calls": 0}, {"calls": 0}
+    seen, by_stock = [], []
+    counted, appended = (hindcast.aot_function(function, async_=False) for function in (count, append))
+    x = torch.ones(3)
+    for _ in range(6):
+        assert torch.equal(counted(state, x), count(of_stock, x)) and state == of_stock
+        assert appended(seen, x) == append(by_stock, x)
+        assert all(map(torch.equal, seen, by_stock))
+
+
+@pytest.mark.parametrize(
+    ("make", "look"),
+    [
+        (lambda x: iter([1, 2]), list),
+        (lambda x: (n for n in (1, 2)), list),
+        (lambda x: bytearray(b"ab"), lambda seen: (bytes(seen), seen.append(1))[0]),
+        (lambda x: collections.Counter("ab"), lambda seen: (dict(seen), seen.update("c"))[0]),
+        (lambda x: lambda: x.sum().item(), lambda seen: seen()),
+    ],
+    ids=["iterator", "generator", "bytearray", "counter", "closure"],
+)
+def test_objects_that_each_call_makes(make, look):
+    def function(x):
+        return x * 2, make(x)
+
+    compiled = hindcast.aot_function(function, async_=False)
+    for call in range(4):
+        x = torch.full((3,), float(call))
+        (seen, one), (expected, other) = compiled(x), function(x)
+        assert torch.equal(seen, expected) and look(one) == look(other)
+
+
+def test_an_error_without_a_text():
+    class Wordless(Exception):
+        def __str__(self):
+            raise KeyError("no text")
+
+    def function(x):
+        raise Wordless
+
+    with pytest.raises(Wordless):
+        hindcast.aot_function(function)(torch.ones(3))
