@@ -5,6 +5,7 @@ traced, ``torch.tensor`` creates it instead, on the device of ``x``.
 """
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -64,6 +65,16 @@ def _restore() -> None:
         else:
             setattr(torch.Tensor, name, own)
     _replaced.clear()
+
+
+def _start_anew_in_child() -> None:
+    """The lock may be held, and traces counted, by threads that the child does not have."""
+    global _traces, _lock
+    _traces, _lock = 0, threading.Lock()
+    _restore()
+
+
+os.register_at_fork(after_in_child=_start_anew_in_child)
 
 
 @contextlib.contextmanager
