@@ -74,9 +74,10 @@ class CpuCostModel final : public CostModel {
     return op.is_row_op || (op.is_pointwise && (op.reads_padded || op.bytes >= kLimits.large_bytes));
   }
 
-  // For 16-bit floats, LibTorch's library uses instructions that kernels do not.
+  // For 16-bit floats, LibTorch's library uses instructions that kernels do not. It rounds longer sums less on some of Intel's CPUs.
   bool is_worth_it(const ProductShape& product) const override {
-    return (product.type == at::kFloat || product.type == at::kDouble) &&
+    constexpr int64_t kLongestSum = 4096;
+    return product.depth <= kLongestSum && (product.type == at::kFloat || product.type == at::kDouble) &&
            product.batch * product.rows * product.columns * product.depth != 0;
   }
 
