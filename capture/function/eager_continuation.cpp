@@ -74,7 +74,7 @@ void FunctionTrace::finish_eagerly(std::vector<at::Tensor> outputs, const std::v
       move_hooks(primal.stand_in, *primal.inner.function, inputs[i], *primal.outside.function);
   }
   const at::AutoGradMode grad(true);
-  // Before any argument changes: a tensor that is passed twice has two stand-ins, of which the function changed one.
+  // Compared before any argument is changed: a tensor that is passed twice has two stand-ins, and the function has changed one of them.
   std::vector<bool> is_at_another_place;
   for (size_t i = 0; i < inputs.size(); ++i)
     is_at_another_place.push_back(inputs[i].defined() && !is_same_place(primals_[i].stand_in, inputs[i]));

@@ -12,11 +12,9 @@
 namespace hindcast::capture {
 namespace {
 
-// Taken before a generator's lock, which is LibTorch's: a fork waits for this one, so that no child inherits that one from a trace.
-base::ForkSafe<std::mutex>& reading_states() {
-  static auto& mutex = *base::first_use([] { return new base::ForkSafe<std::mutex>(base::ForkRank::Leaf); });
-  return mutex;
-}
+// Taken before a generator's lock, which is LibTorch's: a fork waits for this one, so that no child inherits that one from a trace. Made
+// when the library is loaded: a first trace that made it during a fork would wait for the fork, and the child for the trace.
+base::ForkSafe<std::mutex>& reading_states = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
 
 }  // namespace
 
@@ -48,7 +46,7 @@ bool RandomState::is_same(const RandomState& other) const {
 
 void RandomState::restore() const {
   for (auto [generator, before] : states_) {
-    const std::lock_guard reading(reading_states());
+    const std::lock_guard reading(reading_states);
     const std::lock_guard lock(generator.mutex());
     generator.set_state(before);
   }
@@ -58,7 +56,7 @@ void RandomState::add(const at::Generator& generator) {
   const auto is_known = [&](const auto& one) { return one.first == generator; };
   if (std::any_of(states_.begin(), states_.end(), is_known)) return;
   at::Generator own = generator;
-  const std::lock_guard reading(reading_states());
+  const std::lock_guard reading(reading_states);
   const std::lock_guard lock(own.mutex());
   states_.emplace_back(own, own.get_state());
 }

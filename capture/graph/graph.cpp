@@ -76,8 +76,8 @@ class Interpreter {
   at::Tensor view(at::Tensor of, const std::vector<ViewStep>& views) {
     for (const ViewStep& step : views) {
       // The write that follows must be in the history of the whole.
-      auto tracked = in_this_state_ ? tracked_view(step, of, arguments(step.args, step.self_arg, of)) : std::nullopt;
-      of = tracked ? std::move(*tracked) : call(step.op, step.args, step.self_arg, of, {}).at(step.output);
+      of = in_this_state_ && has_tracked_view(step) ? tracked_view(step, of, arguments(step.args, step.self_arg, of))
+                                                    : call(step.op, step.args, step.self_arg, of, {}).at(step.output);
     }
     return of;
   }

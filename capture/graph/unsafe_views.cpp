@@ -1,5 +1,7 @@
 #include "capture/graph/unsafe_views.h"
 
+#include "base/check.h"
+
 #include <ATen/ops/narrow.h>
 
 namespace hindcast::capture {
@@ -31,10 +33,10 @@ bool is_view_for_autograd(const ViewStep& step) {
 
 bool has_tracked_view(const ViewStep& step) { return kind_of(step) != Kind::Other; }
 
-std::optional<at::Tensor> tracked_view(const ViewStep& step, const at::Tensor& of, const std::vector<c10::IValue>& args) {
+at::Tensor tracked_view(const ViewStep& step, const at::Tensor& of, const std::vector<c10::IValue>& args) {
   switch (kind_of(step)) {
     case Kind::Other:
-      return std::nullopt;
+      break;
     case Kind::View:
       return of.view_symint(sizes_of(args.at(1)));
     case Kind::Split: {
@@ -49,7 +51,8 @@ std::optional<at::Tensor> tracked_view(const ViewStep& step, const at::Tensor& o
       return at::narrow_symint(of, args.at(2).toInt(), start, sizes.at(step.output));
     }
   }
-  return std::nullopt;
+  HC_CHECK(false, "{} has no view that autograd tracks", c10::toString(step.op.operator_name()));
+  return {};
 }
 
 }  // namespace hindcast::capture

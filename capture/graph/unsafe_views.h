@@ -5,7 +5,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <optional>
 #include <vector>
 
 namespace hindcast::capture {
@@ -14,7 +13,7 @@ namespace hindcast::capture {
 bool is_view_for_autograd(const ViewStep& step);
 /// Whether tracked_view() knows the operator.
 bool has_tracked_view(const ViewStep& step);
-/// The same elements as a view that autograd tracks. `args`: the step's arguments, `of` among them. nullopt: the operator is another one.
-std::optional<at::Tensor> tracked_view(const ViewStep& step, const at::Tensor& of, const std::vector<c10::IValue>& args);
+/// For such an operator, the same elements as a view that autograd tracks. `args`: the step's arguments, `of` among them.
+at::Tensor tracked_view(const ViewStep& step, const at::Tensor& of, const std::vector<c10::IValue>& args);
 
 }  // namespace hindcast::capture

@@ -93,12 +93,13 @@ const char* advise(OpTrait trait) {
   return "";
 }
 
+static base::ForkSafe<std::mutex>& traits_mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
+static auto& known_traits = *new std::unordered_map<c10::OperatorName, OpTraits>;
+
 const OpTraits& traits_of(const c10::OperatorHandle& op) {
-  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
-  static auto* table = new std::unordered_map<c10::OperatorName, OpTraits>;
-  const std::lock_guard lock(mutex);
-  if (auto found = table->find(op.operator_name()); found != table->end()) return found->second;
-  return table->try_emplace(op.operator_name(), read_traits(op)).first->second;
+  const std::lock_guard lock(traits_mutex);
+  if (auto found = known_traits.find(op.operator_name()); found != known_traits.end()) return found->second;
+  return known_traits.try_emplace(op.operator_name(), read_traits(op)).first->second;
 }
 
 bool is_mask(const std::optional<at::Tensor>& index) {

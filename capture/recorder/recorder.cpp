@@ -9,6 +9,7 @@
 #include "capture/recorder/real_arguments.h"
 #include "capture/recorder/result_sizes.h"
 #include "capture/recorder/where_in_code.h"
+#include "capture/recorder/symbolic_strides.h"
 
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
@@ -601,18 +602,6 @@ std::vector<at::Tensor> Recorder::record_write(const c10::OperatorHandle& op, st
     wrapped.push_back(same ? given_back(*same) : stand_in(output, new_value(output)));
   }
   return wrapped;
-}
-
-// Whether a part is the whole decides whether it is dense, so that is a relation.
-static void note_whether_whole(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, const TracingTensor& whole,
-                               const TracingTensor& part) {
-  static const c10::OperatorName kSlice("aten::slice", "Tensor"), kSplit("aten::split", "Tensor"),
-      kSplitWithSizes("aten::split_with_sizes", "");
-  const c10::OperatorName& name = op.operator_name();
-  if (name != kSlice && name != kSplit && name != kSplitWithSizes) return;
-  const auto dim =
-      static_cast<size_t>(c10::maybe_wrap_dim(inputs[name == kSlice ? 1 : 2].toInt(), static_cast<int64_t>(whole.sizes.size())));
-  (void)(part.sizes[dim] == whole.sizes[dim]);
 }
 
 at::Tensor Recorder::wrap_output(at::Tensor real, ValueId id, const c10::OperatorHandle& op, const std::vector<Arg>& args,

@@ -138,8 +138,9 @@ class Recorder {
   void record(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
  private:
-  // The value whose memory the tensor views. `whatever`: also if a view on the way to it has strides of its own.
-  std::optional<ValueId> root_of_strides(const TracingTensor& tensor, bool whatever) const;
+  // Calls visit(op, args) for each view from the tensor to the value that has the memory, and returns that value.
+  template <class Visit>
+  ValueId walk_views(const TracingTensor& tensor, Visit visit) const;
   struct Written {
     TracingTensor* target = nullptr;
     uint32_t arg = 0;

@@ -2,6 +2,8 @@
 
 #include "capture/recorder/recorder.h"
 
+#include <ATen/TensorGeometry.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -10,15 +12,6 @@
 namespace hindcast::capture {
 
 namespace {
-
-bool is_contiguous(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-  int64_t next = 1;
-  for (size_t d = sizes.size(); d-- > 0;) {
-    if (sizes[d] != 1 && strides[d] != next) return false;
-    next *= sizes[d];
-  }
-  return true;
-}
 
 // Whether each dimension of the view has a stride of the viewed tensor, or 0.
 bool preserves_strides(const c10::OperatorHandle& op, const std::vector<Arg>& args) {
@@ -38,7 +31,7 @@ std::vector<c10::SymInt> symbolic_strides(c10::IntArrayRef sizes_now, c10::IntAr
   std::vector<size_t> order;
   for (size_t d = 0; d < sizes.size(); ++d) order.push_back(d);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return strides[a] < strides[b]; });
-  if (is_contiguous(sizes_now, strides)) {
+  if (at::geometry_is_contiguous(sizes_now, strides)) {
     for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
   }
   std::vector<c10::SymInt> result(sizes.size(), c10::SymInt(0));
@@ -57,14 +50,21 @@ std::vector<c10::SymInt> symbolic_strides(c10::IntArrayRef sizes_now, c10::IntAr
   return result;
 }
 
-// The value whose memory the stand-in views. nullopt: a view on the way to it has strides of its own. A node's result that is a view is an
-// input without views of the next node.
-std::optional<ValueId> Recorder::root_of_strides(const TracingTensor& tensor, bool whatever) const {
-  const auto is_other = [whatever](const c10::OperatorHandle& op, const std::vector<Arg>& args) {
-    return !whatever && !preserves_strides(op, args);
-  };
-  if (std::any_of(tensor.views.begin(), tensor.views.end(), [&](const ViewStep& step) { return is_other(step.op, step.args); }))
-    return std::nullopt;
+void note_whether_whole(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, const TracingTensor& whole,
+                        const TracingTensor& part) {
+  static const c10::OperatorName kSlice("aten::slice", "Tensor"), kSplit("aten::split", "Tensor"),
+      kSplitWithSizes("aten::split_with_sizes", "");
+  const c10::OperatorName& name = op.operator_name();
+  if (name != kSlice && name != kSplit && name != kSplitWithSizes) return;
+  const int64_t dim = inputs[name == kSlice ? 1 : 2].toInt(), dims = static_cast<int64_t>(whole.sizes.size());
+  const auto place = static_cast<size_t>(c10::maybe_wrap_dim(dim, dims));
+  (void)(part.sizes[place] == whole.sizes[place]);  // a relation if one of them is symbolic
+}
+
+// A node's result that is a view is an input without views of the next node: its own views are among the instrs.
+template <class Visit>
+ValueId Recorder::walk_views(const TracingTensor& tensor, Visit visit) const {
+  for (const ViewStep& step : tensor.views) visit(step.op, step.args);
   ValueId value = tensor.base->value;
   for (size_t i = graph_.instrs.size(); i-- > 0;) {
     const Instr& instr = graph_.instrs[i];
@@ -76,7 +76,7 @@ std::optional<ValueId> Recorder::root_of_strides(const TracingTensor& tensor, bo
     if (instr.kind != InstrKind::Op || !graph_.values[value.index].is_view) break;
     const auto viewed = std::find_if(instr.args.begin(), instr.args.end(), [](const Arg& arg) { return arg.kind == Arg::Kind::Value; });
     if (viewed == instr.args.end()) break;
-    if (is_other(*instr.op, instr.args)) return std::nullopt;
+    visit(*instr.op, instr.args);
     value = viewed->values[0];
   }
   return value;
@@ -84,11 +84,13 @@ std::optional<ValueId> Recorder::root_of_strides(const TracingTensor& tensor, bo
 
 std::vector<c10::SymInt> Recorder::strides_by_base(const TracingTensor& tensor) {
   if (tensor.base->recorder != number_) return {};
-  const auto root = root_of_strides(tensor, /*whatever=*/false);
-  if (!root) return {};
-  const std::vector<ExprId> exprs = graph_.values[root->index].sizes;
-  const std::vector<int64_t> strides = graph_.values[root->index].strides;
-  if (strides.size() != exprs.size()) return {};
+  bool all_preserve = true;
+  const ValueId root = walk_views(tensor, [&](const c10::OperatorHandle& op, const std::vector<Arg>& args) {
+    all_preserve = all_preserve && preserves_strides(op, args);
+  });
+  const std::vector<ExprId> exprs = graph_.values[root.index].sizes;
+  const std::vector<int64_t> strides = graph_.values[root.index].strides;
+  if (!all_preserve || strides.size() != exprs.size()) return {};
   std::vector<c10::SymInt> sizes;
   std::vector<int64_t> sizes_now;
   for (const ExprId size : exprs) {
@@ -116,13 +118,11 @@ void Recorder::pin_strides_of(const TracingTensor& tensor) {
   const auto pin = [&](ExprId size) {
     if (!graph_.symbols->is_constant(size)) graph_.symbols->pin(size);
   };
-  const auto pin_numbers = [&](const std::vector<Arg>& args) {
+  const ValueId root = walk_views(tensor, [&](const c10::OperatorHandle&, const std::vector<Arg>& args) {
     for (const Arg& arg : args) {
       if (arg.kind == Arg::Kind::Int || arg.kind == Arg::Kind::IntList) std::for_each(arg.exprs.begin(), arg.exprs.end(), pin);
     }
-  };
-  for (const ViewStep& step : tensor.views) pin_numbers(step.args);
-  const ValueId root = *root_of_strides(tensor, /*whatever=*/true);
+  });
   for (const ValueId value : {tensor.base->value, root}) {
     for (const ExprId size : graph_.values[value.index].sizes) pin(size);
   }

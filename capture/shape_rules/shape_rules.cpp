@@ -94,11 +94,12 @@ const RuleRow* find_rule(const c10::OperatorHandle& op) {
   return pointwise ? &kBroadcast : nullptr;
 }
 
+base::ForkSafe<std::mutex>& rules_mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
+
 // Cached per op: tracing asks for the same few again and again, from one thread at a time or from many.
 const RuleRow* rule_of(const c10::OperatorHandle& op) {
-  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
   static std::unordered_map<const c10::FunctionSchema*, const RuleRow*> known;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(rules_mutex);
   const auto [found, is_new] = known.try_emplace(&op.schema(), nullptr);
   if (is_new) found->second = find_rule(op);
   return found->second;

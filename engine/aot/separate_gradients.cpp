@@ -1,5 +1,7 @@
 #include "engine/aot/separate_gradients.h"
 
+#include "engine/aot/element_range.h"
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/clone.h>
 
@@ -10,17 +12,10 @@
 namespace hindcast::engine {
 namespace {
 
-struct Extent {
-  int64_t begin = 0, end = 0;  // in bytes of the storage
+struct Taken {
+  ElementRange range;
   const c10::TensorImpl* tensor = nullptr;
 };
-
-Extent extent_of(const at::Tensor& tensor) {
-  int64_t elements = tensor.numel() == 0 ? 0 : 1;
-  for (int64_t dim = 0; elements != 0 && dim < tensor.dim(); ++dim) elements += (tensor.size(dim) - 1) * tensor.stride(dim);
-  const int64_t begin = tensor.storage_offset(), bytes = tensor.element_size();
-  return {begin * bytes, (begin + elements) * bytes, tensor.unsafeGetTensorImpl()};
-}
 
 bool has_shared_storage(const at::Tensor& tensor) { return tensor.defined() && tensor.has_storage() && tensor.storage().use_count() > 1; }
 
@@ -41,16 +36,16 @@ bool any_is_shared(std::span<const at::Tensor> gradients, SameTensor same) {
 
 bool separate_gradients(std::span<at::Tensor> gradients, SameTensor same) {
   if (!any_is_shared(gradients, same)) return false;
-  std::unordered_map<const void*, std::vector<Extent>> known;  // by storage
+  std::unordered_map<const void*, std::vector<Taken>> known;  // by storage
   bool has_copied = false;
   for (at::Tensor& gradient : gradients) {
     if (!gradient.defined() || !gradient.has_storage()) continue;
-    const Extent extent = extent_of(gradient);
+    const Taken taken{range_of(gradient), gradient.unsafeGetTensorImpl()};
     auto& others = known[gradient.storage().unsafeGetStorageImpl()];
-    const bool is_shared = std::any_of(others.begin(), others.end(), [&](const Extent& other) {
-      return extent.begin < other.end && other.begin < extent.end && (same == SameTensor::Copied || extent.tensor != other.tensor);
+    const bool is_shared = std::any_of(others.begin(), others.end(), [&](const Taken& other) {
+      return taken.range.meets(other.range) && (same == SameTensor::Copied || taken.tensor != other.tensor);
     });
-    others.push_back(extent);
+    others.push_back(taken);
     if (!is_shared) continue;
     const at::AutoDispatchBelowADInplaceOrView below;
     gradient = gradient.clone();

@@ -21,10 +21,9 @@ size_t footprint_of(const std::shared_ptr<const capture::Graph>& graph, const co
 
 }  // namespace
 
-base::ForkSafe<std::shared_mutex>& plan_slots_mutex() {
-  static auto* mutex = new base::ForkSafe<std::shared_mutex>(base::ForkRank::Leaf);
-  return *mutex;
-}
+static base::ForkSafe<std::shared_mutex>& slots_of_plans = *new base::ForkSafe<std::shared_mutex>(base::ForkRank::Leaf);
+
+base::ForkSafe<std::shared_mutex>& plan_slots_mutex() { return slots_of_plans; }
 
 PlanSlot::PlanSlot(std::shared_ptr<const capture::Graph> graph) : graph_(std::move(graph)), plan_(plan_of(graph_)), captured_plan_(plan_) {
   add_footprint(footprint_of(graph_, *plan_, captured_plan_.get()));

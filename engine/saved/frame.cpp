@@ -17,10 +17,7 @@ namespace {
 
 // One mutex for all frames, held briefly, never while user code runs or a tensor is destroyed. Two threads that need the same tensors
 // therefore both compute them.
-std::mutex& slots_mutex() {
-  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
-  return mutex;
-}
+base::ForkSafe<std::mutex>& slots_mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
 
 // Saved-tensor hooks that replace a tensor saved by the forward.
 class SlotHooks final : public torch::autograd::SavedVariableHooks {
@@ -80,7 +77,7 @@ void CheckpointFrame::forward_is_over() noexcept {
   } catch (...) {  // treat it as if it had drawn
   }
   capture::RandomState unused;
-  const std::lock_guard lock(slots_mutex());
+  const std::lock_guard lock(slots_mutex);
   if (!has_drawn) std::swap(unused, random_);
   is_forward_over_ = true;
 }
@@ -88,7 +85,7 @@ void CheckpointFrame::forward_is_over() noexcept {
 std::size_t CheckpointFrame::add(const at::Tensor& saved) {
   Slot slot(saved);
   const bool is_custom = is_of_custom_function(saved);
-  const std::lock_guard lock(slots_mutex());
+  const std::lock_guard lock(slots_mutex);
   has_custom_functions_ |= is_custom;
   slots_.push_back(std::move(slot));
   return slots_.size() - 1;
@@ -96,7 +93,7 @@ std::size_t CheckpointFrame::add(const at::Tensor& saved) {
 
 void CheckpointFrame::leave(std::size_t slot) noexcept {
   Versioned dropped;
-  const std::lock_guard lock(slots_mutex());
+  const std::lock_guard lock(slots_mutex);
   slots_[slot].is_wanted = false;
   std::swap(dropped, slots_[slot].recomputed);
 }
@@ -104,7 +101,7 @@ void CheckpointFrame::leave(std::size_t slot) noexcept {
 at::Tensor CheckpointFrame::take(std::size_t slot) {
   Versioned found;
   {
-    const std::lock_guard lock(slots_mutex());
+    const std::lock_guard lock(slots_mutex);
     std::swap(found, slots_[slot].recomputed);
   }
   if (found.defined()) return found.checked();
@@ -112,7 +109,7 @@ at::Tensor CheckpointFrame::take(std::size_t slot) {
   std::swap(found, recomputed.at(slot));
   // Outside of a backward, only one saved tensor is being inspected: the others would stay in memory until there is a backward.
   if (torch::autograd::get_current_graph_task_id() != -1) {
-    const std::lock_guard lock(slots_mutex());
+    const std::lock_guard lock(slots_mutex);
     for (std::size_t i = 0; i < recomputed.size(); ++i) {
       if (i != slot && slots_[i].is_wanted && !slots_[i].recomputed.defined()) std::swap(slots_[i].recomputed, recomputed[i]);
     }
@@ -124,7 +121,7 @@ Expected CheckpointFrame::expected() const {
   Expected expected;
   expected.ends_early = options_.early_stop;
   expected.is_compared = options_.check;
-  const std::lock_guard lock(slots_mutex());
+  const std::lock_guard lock(slots_mutex);
   expected.may_throw = !has_custom_functions_;
   for (const Slot& slot : slots_) {
     expected.facts.push_back(&slot.facts);
@@ -144,7 +141,7 @@ std::vector<Versioned> CheckpointFrame::recompute() const {
   const std::vector<at::Tensor> inputs = unpack_inputs();  // in a nested checkpoint, this runs the outer function first
   capture::RandomState random;
   {
-    const std::lock_guard lock(slots_mutex());
+    const std::lock_guard lock(slots_mutex);
     random = random_;
   }
   Recomputation recomputation(expected());

@@ -21,8 +21,8 @@ enum class Watch : int64_t {
   Cell,       // cell, entry
   Function,   // function, code, defaults, keyword defaults
   Attribute,  // object, name, entry: a slot of the object
-  Size,       // dict, its size: that of an object, class or Python module of which only some names are watched, and may get others
-  Tensor,     // tensor, its dtype, device and requires_grad, packed by facts_of_tensor()
+  Size,       // dict, its size: it has no name that it did not have
+  Tensor,     // tensor, what hindcast_facts_of_tensor() says of it
 };
 
 }  // namespace hindcast::python
@@ -31,6 +31,6 @@ extern "C" {
 /// Returns 1 if everything is as the words say. The first word is their number; 0 means that an object they refer to has died. Any object
 /// that is read was reached through an earlier word, or is kept alive by one that was.
 HINDCAST_API int hindcast_unchanged(const int64_t* words);
-/// What a Tensor record says of this torch.Tensor: what a function may read of a tensor that no operator reads.
+/// The dtype, device and requires_grad of a torch.Tensor, packed: a function may read them of a tensor that no operator reads.
 HINDCAST_API int64_t hindcast_facts_of_tensor(void* tensor);
 }

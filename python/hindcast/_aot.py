@@ -145,7 +145,7 @@ def _run_function(
         if call is not None and any(map(is_new_in_each_call, apart.leaves)):
             known = objects.union(call.seen.state.names)
             if any(is_new_in_each_call(leaf) and id(leaf) not in known for leaf in apart.leaves):
-                call.draws = True  # later calls run the function
+                call.makes_objects = True
         del result
         apart.take_tensors(lambda leaf: weakly(leaf) if id(leaf) in objects else leaf)
         shape = Shape(apart.leaves, apart.places, apart.spec, writes, tuple(sets))
@@ -524,7 +524,8 @@ class AotFunction:
     def _finish(
         self, taken: Call, tensors: list[torch.Tensor], shape: int, raised: bool, warned: bool, released: list[int], calls_to_come: int
     ) -> Any:
-        if taken.was_run and (taken.draws or taken.clears_gradients or not taken.seen.holds()):
+        must_run_again = taken.draws or taken.clears_gradients or taken.makes_objects
+        if taken.was_run and (must_run_again or not taken.seen.holds()):
             self._forget((taken.kind,))
             taken.seen.state.kinds[taken.whole_key] = _EAGER
         if taken.was_run:

@@ -89,6 +89,6 @@ def known_of_stand_ins() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _traces -= 1
+            _traces = max(_traces - 1, 0)  # 0 in a child of a fork within the trace
             if _traces == 0:
                 _restore()

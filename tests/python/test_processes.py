@@ -85,7 +85,8 @@ def test_a_fork_while_another_thread_traces():
                 i += 1
                 trace(float(i))
 
-        trace(0.0)  # first: a child of a fork within LibTorch's own one-time initialisation waits for it for ever
+        # LibTorch looks its operators up on first use. In stock PyTorch too, a child of a fork in the middle of that waits for ever.
+        trace(0.0)
         threads = [threading.Thread(target=work) for _ in range(2)]
         for thread in threads:
             thread.start()

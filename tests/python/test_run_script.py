@@ -161,6 +161,12 @@ def test_the_report_may_go_to_a_file(run, tmp_path):
     assert "taken over                  20" in (tmp_path / "report.txt").read_text()
 
 
+def test_the_report_is_where_the_run_began(run, tmp_path):
+    (tmp_path / "other").mkdir()
+    assert run("import os\nos.chdir('other')\ntrain()\n", options=("-o", "report.txt")).code == 0
+    assert "taken over" in (tmp_path / "report.txt").read_text() and not any((tmp_path / "other").iterdir())
+
+
 @pytest.mark.parametrize("option", ["--deterministic", "--verify", "--nan-guard", "--no-back-off", "--dynamic=never"])
 def test_options_are_those_of_enable(run, option):
     ended = run("train()\n", options=(option,))

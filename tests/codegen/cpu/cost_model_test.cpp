@@ -10,6 +10,7 @@
 namespace hindcast::tests {
 namespace {
 
+using codegen::ProductShape;
 using codegen::RowForward;
 using codegen::RowShape;
 using codegen::SegmentedNorm;
@@ -96,6 +97,21 @@ TEST(CostModel, SegmentedNorms) {
 
 SingleOp forward(RowForward of, at::ScalarType type, int64_t row) {
   return {.is_row_op = true, .bytes = 1 << 24, .forward = of, .type = type, .row = row};
+}
+
+TEST(CostModel, Products) {
+  struct Case {
+    const char* name;
+    ProductShape product;
+    Choice expected;
+  };
+  const std::vector<Case> cases = {
+      {"sums of 4096 products", {.rows = 8, .columns = 8, .depth = 4096}, Choice::Kernel},
+      {"longer sums", {.rows = 8, .columns = 8, .depth = 4097}, Choice::Aten},
+      {"sums of none", {.rows = 8, .columns = 8, .depth = 0}, Choice::Aten},
+      {"16-bit floats", {.rows = 8, .columns = 8, .depth = 64, .type = at::kBFloat16}, Choice::Aten},
+  };
+  for (const Case& row : cases) EXPECT_EQ(choice(cost_model().is_worth_it(row.product)), row.expected) << row.name;
 }
 
 TEST(CostModel, SingleOps) {
