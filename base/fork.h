@@ -39,8 +39,8 @@ class ForkLock {
   const ForkRank rank_;
 };
 
-/// A mutex, or a shared mutex. Make it when the library is loaded, not in a function's `static`: during a fork the constructor waits for the
-/// fork, and the child would wait for ever for a `static` that another thread was making.
+/// A mutex, or a shared mutex. Make it when the library is loaded, not in a function's `static`: during a fork the constructor waits for
+/// the fork, and the child would wait for ever for a `static` that another thread was making.
 template <class Mutex>
 class ForkSafe final : public Mutex, private ForkLock {
  public:
