@@ -6,12 +6,14 @@
 // anew. Each lock is held only briefly, never while user code runs, with two exceptions that have their own rules: the compiler
 // (base/fork_gate.h) and the output of logs (log.cpp).
 //
-// Objects that the process makes once, on first use, take longer than a lock should be held: FirstUse.
+// Objects that the process makes once, on first use, take longer than a lock should be held: MadeOnce.
 //
 // Dropping the last owner of a kernel waits at the compiler's gate, so it must hold no lock of this list.
 
+#include <atomic>
 #include <cstdint>
 #include <new>
+#include <utility>
 
 namespace hindcast::base {
 
@@ -39,8 +41,7 @@ class ForkLock {
   const ForkRank rank_;
 };
 
-/// A mutex, or a shared mutex. Make it when the library is loaded, not in a function's `static`: during a fork the constructor waits for
-/// the fork, and the child would wait for ever for a `static` that another thread was making.
+/// A mutex, or a shared mutex. One that lives as long as the process is made when the library is loaded, or is a MadeOnce.
 template <class Mutex>
 class ForkSafe final : public Mutex, private ForkLock {
  public:
@@ -57,20 +58,51 @@ class ForkSafe final : public Mutex, private ForkLock {
   }
 };
 
-/// Held while a `static` object is being made once per process. A fork waits for it: otherwise its child would wait for a thread that it
-/// does not have. FirstUse never waits for a fork, so any lock may be held here.
-class FirstUse {
- public:
-  FirstUse();
-  ~FirstUse();
-  FirstUse(const FirstUse&) = delete;
-  FirstUse& operator=(const FirstUse&) = delete;
+/// What MadeOnce needs of no type.
+class Making {
+ protected:
+  constexpr Making() = default;
+  /// Returns the object. The first call makes it, and others wait until it is made. If `make` throws, the next call makes it.
+  void* made_by(void* (*make)(void* argument), void* argument);
+
+  std::atomic<void*> made_ = nullptr;
+
+ private:
+  std::atomic<int> is_being_made_ = 0;
 };
 
-template <class Make>
-auto first_use(Make make) {
-  const FirstUse here;
-  return make();
-}
+/// An object that the process makes on first use and never destroys, to be declared `constinit`. If a process forks while another thread
+/// initialises a function's `static`, the child waits for that thread for ever. A fork waits for a MadeOnce that is being made, and a
+/// thread starts to make one only before or after a fork. It may hold any lock: a fork that has all locks of the list waits for no thread.
+template <class T>
+class MadeOnce : private Making {
+ public:
+  constexpr MadeOnce() = default;
+  MadeOnce(const MadeOnce&) = delete;
+  MadeOnce& operator=(const MadeOnce&) = delete;
+
+  template <class... Args>
+  T& get(Args&&... args) {
+    const auto make = [&] { return new T(std::forward<Args>(args)...); };
+    return made_with(make);
+  }
+  /// `value` is called to get the object's value.
+  template <class Value>
+  T& by(const Value& value) {
+    const auto make = [&] { return new T(value()); };
+    return made_with(make);
+  }
+
+ private:
+  template <class Make>
+  T& made_with(const Make& make) {
+    void* made = made_.load(std::memory_order_acquire);
+    if (made == nullptr) {
+      const auto call = [](void* argument) { return const_cast<void*>(static_cast<const void*>((*static_cast<const Make*>(argument))())); };
+      made = made_by(call, const_cast<void*>(static_cast<const void*>(&make)));
+    }
+    return *static_cast<T*>(made);
+  }
+};
 
 }  // namespace hindcast::base

@@ -52,8 +52,8 @@ class Gate final : private base::ForkLock {
 };
 
 Gate& gate() {
-  static auto* made = new Gate;  // never destroyed: threads may compile while the process exits
-  return *made;
+  static constinit MadeOnce<Gate> made;  // never destroyed: threads may compile while the process exits
+  return made.get();
 }
 
 thread_local int depth = 0;  // a thread that is inside already does not wait for a fork, which waits for it

@@ -83,12 +83,12 @@ thread_local bool Turn::mine = false;
 
 // Never destroyed: another thread, or a static object's destructor, may log while the process ends.
 CurrentOutput& current_output() {
-  static auto* current = new CurrentOutput;
-  return *current;
+  static constinit MadeOnce<CurrentOutput> current;
+  return current.get();
 }
 Turn& turn() {
-  static auto* turn = new Turn;
-  return *turn;
+  static constinit MadeOnce<Turn> turn;
+  return turn.get();
 }
 
 std::string_view mark(Level level) {
@@ -129,8 +129,8 @@ constinit std::atomic<const LogListener*> log_listener = nullptr;
 
 // Taken to change thresholds; reading them takes no lock.
 ForkSafe<std::mutex>& thresholds_mutex() {
-  static auto* mutex = new ForkSafe<std::mutex>(ForkRank::Leaf);
-  return *mutex;
+  static constinit MadeOnce<ForkSafe<std::mutex>> mutex;
+  return mutex.get(ForkRank::Leaf);
 }
 
 // Requires the mutex.

@@ -57,8 +57,8 @@ struct TraceFile {
 
 // Never destroyed: another thread may write while the process ends.
 TraceFile& trace_file() {
-  static auto* file = new TraceFile;
-  return *file;
+  static constinit MadeOnce<TraceFile> file;
+  return file.get();
 }
 
 std::string wall_clock() {
@@ -155,15 +155,15 @@ void hear(Channel channel, Level level, std::string_view text) {
 
 // Listens to messages. Listings and kernel sources have records of their own.
 const LogListener& listener() {
-  static const LogListener listener = [] {
+  static constinit MadeOnce<const LogListener> listener;
+  return listener.by([] {
     LogListener made{{}, hear};
     made.thresholds.fill(Level::Error);
     constexpr std::array kSentences = {Channel::CompiledAutograd, Channel::Recompiles, Channel::Hooks, Channel::Fallbacks,
                                        Channel::Fusion,           Channel::Aot,        Channel::Perf};
     for (const Channel channel : kSentences) made.thresholds[static_cast<size_t>(channel)] = Level::Info;
     return made;
-  }();
-  return listener;
+  });
 }
 
 void switch_trace(bool on) {

@@ -1,5 +1,7 @@
 #include "base/unloads.h"
 
+#include "base/fork.h"
+
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/auxv.h>
@@ -27,10 +29,10 @@ uint64_t unload_count() {
 }
 
 bool stays_loaded(const void* address) {
-  static const void* const program = library_of(reinterpret_cast<const void*>(getauxval(AT_ENTRY)));
-  static const void* const own = library_of(reinterpret_cast<const void*>(&unload_count));
+  static constinit MadeOnce<const void*const> program, own;
   const void* const library = library_of(address);
-  return library != nullptr && (library == program || library == own);
+  return library != nullptr && (library == program.by([] { return library_of(reinterpret_cast<const void*>(getauxval(AT_ENTRY))); }) ||
+                                library == own.by([] { return library_of(reinterpret_cast<const void*>(&unload_count)); }));
 }
 
 }  // namespace hindcast::base

@@ -1,3 +1,4 @@
+#include "base/fork.h"
 #include "base/json.h"
 #include "c_api/boundary.h"
 #include "c_api/callback.h"
@@ -22,8 +23,8 @@ struct Function {
 };
 
 Handles<Function>& functions() {
-  static auto* functions = new Handles<Function>("function");
-  return *functions;
+  static constinit base::MadeOnce<Handles<Function>> functions;
+  return functions.get("function");
 }
 
 hindcast_function_options default_function_options() {

@@ -1,3 +1,4 @@
+#include "base/fork.h"
 #include "c_api/boundary.h"
 #include "c_api/choices.h"
 #include "c_api/handles.h"
@@ -17,8 +18,8 @@ struct AnyGuard {
 };
 
 Handles<AnyGuard>& guards() {
-  static auto* guards = new Handles<AnyGuard>("guard");  // never destroyed: threads may end after main() does
-  return *guards;
+  static constinit base::MadeOnce<Handles<AnyGuard>> guards;  // never destroyed: threads may end after main() does
+  return guards.get("guard");
 }
 
 hindcast_options default_guard_options() {

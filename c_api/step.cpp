@@ -1,3 +1,4 @@
+#include "base/fork.h"
 #include "base/json.h"
 #include "c_api/boundary.h"
 #include "c_api/handles.h"
@@ -23,8 +24,8 @@ struct Step {
 };
 
 Handles<Step>& steps() {
-  static auto* steps = new Handles<Step>("step");
-  return *steps;
+  static constinit base::MadeOnce<Handles<Step>> steps;
+  return steps.get("step");
 }
 
 std::string stats_of(const Step& step) {

@@ -32,10 +32,14 @@ struct Guard::Scope {
 
   // Never frees it: its thread still points to the options.
   static void keep(std::shared_ptr<Scope> scope) {
-    static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
-    static auto* kept = new std::vector<std::shared_ptr<Scope>>;
-    const std::lock_guard lock(mutex);
-    kept->push_back(std::move(scope));
+    struct Kept {
+      base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};
+      std::vector<std::shared_ptr<Scope>> scopes;
+    };
+    static constinit base::MadeOnce<Kept> made;
+    Kept& kept = made.get();
+    const std::lock_guard lock(kept.mutex);
+    kept.scopes.push_back(std::move(scope));
   }
 
   // A hook may end the guard whose options its backward is reading. Such a guard is freed when this thread next makes or ends one outside

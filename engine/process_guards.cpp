@@ -72,8 +72,8 @@ class ProcessGuards {
 };
 
 ProcessGuards& process_guards() {
-  static auto* guards = new ProcessGuards;  // never destroyed: a guard may be global
-  return *guards;
+  static constinit base::MadeOnce<ProcessGuards> guards;  // never destroyed: a guard may be global
+  return guards.get();
 }
 
 }  // namespace

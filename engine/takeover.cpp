@@ -210,8 +210,8 @@ Engine& stub() { return *installed.load(); }
 
 void install() {
   Engine::get_default_engine();  // before the lock: with libhindcast_auto.so, a process's first call re-enters install()
-  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Setup);
-  const std::lock_guard lock(mutex);
+  static constinit base::MadeOnce<base::ForkSafe<std::mutex>> mutex;
+  const std::lock_guard lock(mutex.get(base::ForkRank::Setup));
   Engine& current = Engine::get_default_engine();
   if (&current == installed.load()) return;
   // Never destroyed: LibTorch may ask for its engine until the process ends.

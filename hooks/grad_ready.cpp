@@ -16,8 +16,8 @@ namespace {
 
 // One mutex for all lists: held briefly, and a fork takes only this one.
 base::ForkSafe<std::mutex>& lists_mutex() {
-  static auto* mutex = new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
-  return *mutex;
+  static constinit base::MadeOnce<base::ForkSafe<std::mutex>> mutex;
+  return mutex.get(base::ForkRank::Leaf);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ variable_list run_pre_hooks(Node& node, variable_list gradients) {
 
 variable_list run_post_hooks(Node& node, variable_list outputs, const variable_list& inputs, bool had_hooks) {
   const CurrentNode current(node);
-  static const variable_list none;
+  const variable_list none;
   for (size_t i = 0; i < node.post_hooks().size(); ++i) outputs = (*node.post_hooks()[i])(outputs, had_hooks ? inputs : none);
   return outputs;
 }

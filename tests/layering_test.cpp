@@ -453,6 +453,26 @@ TEST(Layering, CommentsWrapAt140Columns) {
   EXPECT_GT(files, 700U);
 }
 
+// If a process forks while another thread initialises a function's `static` object, the child waits for that thread for ever: MadeOnce.
+// Two plug-ins do without it, since a fork waits for their callers, and the bindings' Python objects, since Python's lock is held.
+TEST(Layering, ObjectsMadeOnFirstUseAreSafeAcrossForks) {
+  static const std::regex kStatic(R"(\s+static (const )?(auto|[A-Za-z_:]+(<.*>)?)[&*]? (const )?\w+ = [^0;]*(new |\[|\().*)");
+  constexpr std::array<std::string_view, 4> kWithout = {"codegen/cpu/clang", "codegen/cuda/graphs", "base/fork.cpp",
+                                                        "static Object* const"};
+  constexpr std::string_view kTextOfReproducers = "same_every_time";
+  for (const auto& [folder, below] : kMayInclude) {
+    for (const fs::path& file : sources_of(folder)) {
+      std::ifstream in(file);
+      std::string text;
+      for (int line = 1; std::getline(in, text); ++line) {
+        const std::string where = fs::relative(file, kRoot).string() + ":" + std::to_string(line) + ":" + text;
+        const bool may = std::ranges::any_of(kWithout, [&](std::string_view each) { return where.find(each) != where.npos; });
+        if (std::regex_match(text, kStatic) && !may && text.find(kTextOfReproducers) == text.npos) ADD_FAILURE() << where;
+      }
+    }
+  }
+}
+
 // Those of codegen, and the reproducers, look for places on the disk, which no guard chooses.
 TEST(Layering, TheEnvironmentIsReadByEightFiles) {
   constexpr std::array<std::string_view, 8> kReaders = {"codegen/cpu/clang/compiler.cpp",  "codegen/cuda/nvrtc.cpp",

@@ -17,7 +17,8 @@ enum Flag : int64_t { kConj = 1, kNeg = 2, kRequiresGrad = 4, kWrappedNumber = 8
 
 // Dispatch keys that a plain strided tensor cannot have: all but its backend, autograd and a few other keys.
 const c10::DispatchKeySet& odd_keys() {
-  static const c10::DispatchKeySet keys = base::first_use([] {
+  static constinit base::MadeOnce<const c10::DispatchKeySet> keys;
+  return keys.by([] {
     const auto plain = c10::DispatchKeySet(c10::DispatchKeySet::FULL) & c10::autograd_dispatch_keyset;
     auto usual = plain | c10::DispatchKeySet({c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
                                               c10::DispatchKey::BackendSelect});
@@ -26,7 +27,6 @@ const c10::DispatchKeySet& odd_keys() {
     // Backend bits are shared by Dense, Sparse and Quantized: only the functionality bits identify a plain tensor.
     return c10::DispatchKeySet(c10::DispatchKeySet::RAW, odd.raw_repr() & ~c10::full_backend_mask);
   });
-  return keys;
 }
 
 constexpr int kMaxPermutedRank = 14;

@@ -24,8 +24,8 @@ struct BoundFunctions {
   std::unordered_map<std::string, std::shared_ptr<const NodeFunction>> by_name;
 };
 BoundFunctions& bound_functions() {
-  static auto* functions = new BoundFunctions;  // never destroyed: nodes may outlive static destructors
-  return *functions;
+  static constinit base::MadeOnce<BoundFunctions> functions;  // never destroyed: nodes may outlive static destructors
+  return functions.get();
 }
 
 struct PackingInterface final : PyCompilerInterface {

@@ -46,18 +46,18 @@ KnownClass ask(Node& node, Unloads& now) {
 }
 
 base::ForkSafe<std::shared_mutex>& classes_mutex = *new base::ForkSafe<std::shared_mutex>(base::ForkRank::Leaf);
+auto& classes = *new std::unordered_map<const std::type_info*, KnownClass>;
 
 NodeClass untyped(Node& node, Unloads& now) {
-  static auto* classes = new std::unordered_map<const std::type_info*, KnownClass>;
   const std::type_info* type = &typeid(node);
   {
     const std::shared_lock lock(classes_mutex);
-    if (auto found = classes->find(type); found != classes->end() && found->second.still_holds(now)) return found->second.node_class;
+    if (auto found = classes.find(type); found != classes.end() && found->second.still_holds(now)) return found->second.node_class;
   }
   const KnownClass known = ask(node, now);
   if (known.is_of_one_node) return known.node_class;
   const std::lock_guard lock(classes_mutex);
-  classes->insert_or_assign(type, known);
+  classes.insert_or_assign(type, known);
   return known.node_class;
 }
 

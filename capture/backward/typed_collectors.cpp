@@ -113,14 +113,11 @@ class CollectorTable {
   std::unordered_map<const std::type_info*, const TypedCollector*> overflow_;
 };
 
-[[gnu::noinline]] CollectorTable* make_table() { return new CollectorTable; }
+// In place of a `static`, see base::MadeOnce. Device threads may still be running backwards at exit.
+constinit base::MadeOnce<CollectorTable> table;
 
 }  // namespace
 
-const TypedCollector* find_typed_collector(const torch::autograd::Node& node) {
-  // Never destroyed: device threads may still be running backwards at exit.
-  static CollectorTable& table = *base::first_use(make_table);
-  return table.find(&typeid(node));
-}
+const TypedCollector* find_typed_collector(const torch::autograd::Node& node) { return table.get().find(&typeid(node)); }
 
 }  // namespace hindcast::capture

@@ -1,6 +1,7 @@
 #include "capture/function/whole_formulas.h"
 
 #include "base/check.h"
+#include "base/fork.h"
 #include "capture/backward/node_calls.h"
 #include "capture/function/history.h"
 #include "capture/graph/shared_memory.h"
@@ -62,15 +63,15 @@ void call_formula(const c10::OperatorHandle&, torch::jit::Stack* stack) {
 }
 
 const c10::OperatorHandle& formula_op() {
-  static const c10::OperatorHandle op = [] {
-    static auto& library = *new torch::Library(torch::Library::FRAGMENT, "hindcast", std::nullopt, __FILE__, __LINE__);
+  static constinit base::MadeOnce<const c10::OperatorHandle> op;
+  return op.by([] {
+    auto& library = *new torch::Library(torch::Library::FRAGMENT, "hindcast", std::nullopt, __FILE__, __LINE__);
     library.def("formula(Tensor?[] gradients, Tensor?[] saved, SymInt[] sizes, str name, Any[] arguments) -> Tensor[]");
     // Autograd, transforms and modes decompose it; the recorder does not (op_traits.cpp).
     for (const auto key : {c10::DispatchKey::CompositeImplicitAutograd, c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched})
       library.impl("formula", key, torch::CppFunction::makeFromBoxedFunction<&call_formula>());
     return c10::Dispatcher::singleton().findSchemaOrThrow("hindcast::formula", "");
-  }();
-  return op;
+  });
 }
 
 c10::List<std::optional<at::Tensor>> optional(const std::vector<at::Tensor>& tensors) {

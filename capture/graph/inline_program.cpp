@@ -1,6 +1,7 @@
 #include "capture/graph/inline_program.h"
 
 #include "base/check.h"
+#include "capture/graph/known_op.h"
 
 #include <algorithm>
 #include <utility>
@@ -140,12 +141,12 @@ class Inliner {
   }
 
   ValueId copy_of(ValueId id) {
-    static const auto clone = c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
+    static constinit KnownOp clone("aten::clone");
     Value copy = graph_.values[id.index];
     copy.is_view = false;
     graph_.values.push_back(std::move(copy));
     Instr& instr = graph_.instrs.emplace_back();
-    instr.op = clone;
+    instr.op = clone.get();
     instr.origin = request_.origin;
     instr.args.resize(2);
     instr.args[0] = {Arg::Kind::Value, {}, {id}, {}};

@@ -1,5 +1,6 @@
 #include "capture/graph/print.h"
 
+#include "base/fork.h"
 #include "base/format.h"
 
 #include <c10/core/ScalarType.h>
@@ -122,8 +123,8 @@ std::string Printer::base_name(const Instr& instr) const {
 }
 
 const std::string& Printer::name(ValueId value) const {
-  static const std::string none = "None";
-  return value.defined() ? names_[value.index] : none;
+  static constinit base::MadeOnce<const std::string> none;
+  return value.defined() ? names_[value.index] : none.get("None");
 }
 
 std::string Printer::type(ValueId id) const {

@@ -49,18 +49,18 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
 }  // namespace
 
 bool recorder_available() {
-  static const bool available = base::first_use([] {
+  static constinit base::MadeOnce<const bool> available;
+  return available.by([] {
     if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kRecorderKey)) {
       HC_LOG(Fallbacks, Warning, "dispatch key {} is taken by something else in this process: every autograd node runs as itself",
              c10::toString(kRecorderKey));
       return false;
     }
-    static auto* library = new torch::Library(torch::Library::IMPL, "_", kRecorderKey, __FILE__, __LINE__);
+    auto* library = new torch::Library(torch::Library::IMPL, "_", kRecorderKey, __FILE__, __LINE__);
     library->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
     watch_tensors();
     return true;
   });
-  return available;
 }
 
 LazyOps::LazyOps() {

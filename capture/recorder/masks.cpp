@@ -1,6 +1,7 @@
 // Indexing by masks, recorded as indexing by the numbers of their true elements: only nonzero() has an unbacked size, once per mask, and a
 // backward indexes by the same numbers.
 
+#include "capture/graph/known_op.h"
 #include "capture/recorder/recorder.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -12,14 +13,13 @@
 namespace hindcast::capture {
 namespace {
 
-c10::OperatorHandle find_op(const char* name, const char* overload) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
-}
-
 bool has_same_sizes(c10::SymIntArrayRef some, c10::SymIntArrayRef others) {
   return std::equal(some.begin(), some.end(), others.begin(), others.end(),
                     [](const c10::SymInt& a, const c10::SymInt& b) { return a == b; });
 }
+
+const c10::OperatorName kIndex("aten::index", "Tensor"), kSelect("aten::masked_select", ""), kPut("aten::index_put_", ""),
+    kPutImpl("aten::_index_put_impl_", ""), kPutNew("aten::index_put", "");
 
 using Indices = std::vector<std::optional<at::Tensor>>;
 
@@ -72,9 +72,7 @@ std::vector<at::Tensor> Recorder::numbers_of(const at::Tensor& mask) {
 
 // False: the op is to be recorded unchanged.
 bool Recorder::record_by_numbers(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, torch::jit::Stack* stack) {
-  static const c10::OperatorName kIndex("aten::index", "Tensor"), kSelect("aten::masked_select", ""), kPut("aten::index_put_", ""),
-      kPutImpl("aten::_index_put_impl_", ""), kPutNew("aten::index_put", "");
-  static const auto index = find_op("aten::index", "Tensor"), nonzero = find_op("aten::nonzero", "");
+  static constinit KnownOp index("aten::index", "Tensor"), nonzero("aten::nonzero");
   const c10::OperatorName& name = op.operator_name();
   const bool is_select = name == kSelect, is_index = name == kIndex, is_put = name == kPut || name == kPutImpl || name == kPutNew;
   if ((!is_select && !is_index && !is_put) || refusal_) return false;
@@ -86,7 +84,7 @@ bool Recorder::record_by_numbers(const c10::OperatorHandle& op, const std::vecto
   };
   const bool are_known = std::all_of(indices.begin(), indices.end(), is_known);
   if (is_put && !is_put_by_numbers(inputs, are_known)) return false;
-  if (!are_known && policy_.depends_on_data(nonzero) == Answer::Refuse) return false;
+  if (!are_known && policy_.depends_on_data(nonzero.get()) == Answer::Refuse) return false;
   if (is_select && indexed.dim() != indices[0]->dim()) return false;  // it broadcasts
   if (!fit(indices, indexed)) return false;
 
@@ -104,7 +102,7 @@ bool Recorder::record_by_numbers(const c10::OperatorHandle& op, const std::vecto
   torch::jit::Stack call = inputs;
   call[1] = by_numbers;
   if (is_select) call.resize(2);
-  record(is_select ? index : op, &call);
+  record(is_select ? index.get() : op, &call);
   for (c10::IValue& result : call) stack->push_back(std::move(result));
   return true;
 }

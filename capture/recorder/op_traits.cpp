@@ -107,8 +107,8 @@ bool is_mask(const std::optional<at::Tensor>& index) {
 }
 
 bool indexes_by_numbers(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs) {
-  static const c10::OperatorName kIndex("aten::index", "Tensor");
-  if (op.operator_name() != kIndex) return false;
+  const c10::OperatorName& name = op.operator_name();
+  if (name.name != "aten::index" || name.overload_name != "Tensor") return false;
   const auto indices = inputs[1].toOptionalTensorVector();
   return std::none_of(indices.begin(), indices.end(), is_mask);
 }

@@ -1,6 +1,8 @@
 #include "capture/recorder/recorder.h"
 
+#include "base/fork.h"
 #include "capture/graph/users_op.h"
+#include "capture/graph/known_op.h"
 #include "capture/recorder/comparisons.h"
 #include "capture/recorder/data_sizes.h"
 #include "capture/recorder/dispatch.h"
@@ -66,16 +68,17 @@ void push_results(const torch::jit::Stack& results, const std::vector<at::Tensor
 
 // torch.tensor() and the like make a tensor below the dispatcher, and then pass it to this operator.
 void tell_made_of_numbers(Policy& policy, const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  static const auto lift_fresh = c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "");
-  if (op == lift_fresh && TracingTensor::get(stack.back().toTensor()) == nullptr) policy.was_made_of_numbers(stack.back().toTensor());
+  static constinit KnownOp lift_fresh("aten::lift_fresh");
+  if (op == lift_fresh.get() && TracingTensor::get(stack.back().toTensor()) == nullptr) policy.was_made_of_numbers(stack.back().toTensor());
 }
 
 uint64_t settings_now() {
-  static const bool has_accelerator = at::accelerator::getAccelerator().has_value();
+  static constinit base::MadeOnce<const bool> has_accelerator;
   PackedBits settings;
   settings.add(operator_settings(), kBitsOfOperatorSettings);
   settings.add(flushes_denormals(), 1);
-  if (has_accelerator) settings.add(accelerator_settings(), kBitsOfAcceleratorSettings);
+  if (has_accelerator.by([] { return at::accelerator::getAccelerator().has_value(); }))
+    settings.add(accelerator_settings(), kBitsOfAcceleratorSettings);
   return settings.word();
 }
 
@@ -269,10 +272,10 @@ ValueId Recorder::value_of(const at::Tensor& given) {
 ValueId Recorder::value_from_outside(const at::Tensor& tensor) {
   if (!is_number(tensor)) refuse("reads a tensor from outside of the formula");
   const ValueId id = new_value(tensor);
-  static const auto alias = c10::Dispatcher::singleton().findSchemaOrThrow("aten::alias", "");
+  static constinit KnownOp alias("aten::alias");
   // It returns the tensor itself: a wrapped number stays one for type promotion, in `loss * 0.5` of a 0-dim float.
-  static const auto itself = c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "");
-  const auto& op = tensor.unsafeGetTensorImpl()->is_wrapped_number() ? itself : alias;
+  static constinit KnownOp itself("aten::lift_fresh");
+  const auto& op = tensor.unsafeGetTensorImpl()->is_wrapped_number() ? itself.get() : alias.get();
   new_instr(op, {{Arg::Kind::Constant, tensor, {}, {}}}).outputs = {id};
   return id;
 }
@@ -478,12 +481,12 @@ void Recorder::record_view_in_place(const c10::OperatorHandle& op, const c10::Op
 }
 
 void Recorder::record_hidden_write(const HiddenWrite& hidden, std::vector<c10::IValue> inputs, torch::jit::Stack& stack) {
-  static const auto copy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
+  static constinit KnownOp copy("aten::copy_");
   torch::jit::Stack results = inputs;
   record(hidden.functional, &results);
   for (size_t i = 0; i < hidden.written.size(); ++i) {
     torch::jit::Stack write{inputs[hidden.written[i]], results[hidden.results + i], false};
-    record(copy, &write);
+    record(copy.get(), &write);
   }
   results.resize(hidden.results);
   for (c10::IValue& result : results) stack.push_back(std::move(result));

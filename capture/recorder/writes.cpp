@@ -1,5 +1,6 @@
 // In-place writes as values: a write makes a new value of the base, and a view of the base derives its own value again on demand.
 
+#include "capture/graph/known_op.h"
 #include "capture/recorder/recorder.h"
 
 #include <c10/core/GradMode.h>
@@ -26,10 +27,10 @@ void Recorder::add_mutation(const c10::OperatorHandle& op, std::vector<Arg> args
 }
 
 void Recorder::become_copy(const at::Tensor& stand_in) {
-  static const auto clone = c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
+  static constinit KnownOp clone("aten::clone");
   TracingTensor& traced = *TracingTensor::get(stand_in);
   Base& base = *traced.base;
-  Instr& instr = new_instr(clone, {{Arg::Kind::Value, {}, {base.value}, {}}, {}});
+  Instr& instr = new_instr(clone.get(), {{Arg::Kind::Value, {}, {base.value}, {}}, {}});
   graph_.values.push_back(graph_.values[base.value.index]);
   base.value = {static_cast<uint32_t>(graph_.values.size() - 1)};
   instr.outputs = {base.value};

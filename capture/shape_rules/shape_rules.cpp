@@ -19,8 +19,10 @@ namespace {
 constexpr RuleRow kBroadcast{"", broadcast_all};
 
 const RuleRow* find_row(const std::string& name, const std::string& overload) {
-  static const std::unordered_map<std::string, const RuleRow*> rows = base::first_use([] {
-    std::unordered_map<std::string, const RuleRow*> by_name;
+  using Rows = std::unordered_map<std::string, const RuleRow*>;
+  static constinit base::MadeOnce<const Rows> made;
+  const Rows& rows = made.by([] {
+    Rows by_name;
     for (const auto& table : {pointwise_rules(), reduction_rules(), view_rules(), indexing_rules(), matmul_rules(), convolution_rules(),
                               norm_rules(), factory_rules()}) {
       for (const RuleRow& row : table) {
@@ -95,12 +97,12 @@ const RuleRow* find_rule(const c10::OperatorHandle& op) {
 }
 
 base::ForkSafe<std::mutex>& rules_mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
+auto& known_rules = *new std::unordered_map<const c10::FunctionSchema*, const RuleRow*>;
 
 // Cached per op: tracing asks for the same few again and again, from one thread at a time or from many.
 const RuleRow* rule_of(const c10::OperatorHandle& op) {
-  static std::unordered_map<const c10::FunctionSchema*, const RuleRow*> known;
   const std::lock_guard lock(rules_mutex);
-  const auto [found, is_new] = known.try_emplace(&op.schema(), nullptr);
+  const auto [found, is_new] = known_rules.try_emplace(&op.schema(), nullptr);
   if (is_new) found->second = find_rule(op);
   return found->second;
 }

@@ -65,8 +65,8 @@ class CpuBackend final : public Backend {
 
   void synchronize() const override {}  // calls are synchronous
   double copy_bandwidth() const override {
-    static const double bandwidth = base::first_use(measured_copy_bandwidth);
-    return bandwidth;
+    static constinit base::MadeOnce<const double> bandwidth;
+    return bandwidth.by(measured_copy_bandwidth);
   }
 
   MemoryCounts memory_counts() const override {

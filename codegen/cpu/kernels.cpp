@@ -1,5 +1,6 @@
 #include "codegen/cpu/kernels.h"
 
+#include "base/fork.h"
 #include "codegen/cpu/clang/compiler.h"
 #include "codegen/cpu/product_source.h"
 #include "codegen/kernel/device_library.h"
@@ -18,12 +19,12 @@ namespace hindcast::codegen::cpu {
 namespace {
 
 const std::vector<SourceFile>& headers() {
-  static const auto* headers = [] {
-    auto* files = new std::vector<SourceFile>;
-    for (const DeviceHeader& header : device_library()) files->push_back({header.name, header.text});
+  static constinit base::MadeOnce<const std::vector<SourceFile>> headers;
+  return headers.by([] {
+    std::vector<SourceFile> files;
+    for (const DeviceHeader& header : device_library()) files.push_back({header.name, header.text});
     return files;
-  }();
-  return *headers;
+  });
 }
 
 class WithClang final : public KernelCompiler {
@@ -75,8 +76,8 @@ std::shared_ptr<CpuKernel> load(const ClangCompiler& clang, std::string_view obj
 
 // Used only inside the compiler's fork gate, so that its lock is free at a fork.
 KernelTable& table() {
-  static auto* table = new KernelTable;
-  return *table;
+  static constinit base::MadeOnce<KernelTable> table;
+  return table.get();
 }
 
 std::shared_ptr<const CpuKernel> kernel_of_text(const std::string& text, const ClangCompiler& clang,

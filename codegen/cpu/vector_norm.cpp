@@ -37,7 +37,8 @@ struct Known {
 };
 
 std::shared_ptr<const CpuKernel> kernel_for(at::ScalarType type) {
-  static auto& known = *new Known;
+  static constinit base::MadeOnce<Known> known_once;
+  Known& known = known_once.get();
   {
     const std::lock_guard lock(known.mutex);
     if (const auto found = known.kernels.find(type); found != known.kernels.end()) return found->second;

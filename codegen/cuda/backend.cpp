@@ -99,8 +99,8 @@ class CudaBackend final : public Backend {
   }
   void synchronize() const override { wait_for_current_stream(); }
   double copy_bandwidth() const override {
-    static const double bandwidth = base::first_use(measured_copy_bandwidth);
-    return bandwidth;
+    static constinit base::MadeOnce<const double> bandwidth;
+    return bandwidth.by(measured_copy_bandwidth);
   }
 
   // The backend has no allocator of its own: LibTorch's allocator of the device keeps the counts.

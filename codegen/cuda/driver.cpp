@@ -19,13 +19,14 @@ const Driver* Driver::get(std::string* why_not) {
     std::string why_not;
   };
   // Never destroyed, since modules are unloaded by objects that live as long as the process.
-  static const Found* const found = base::first_use([] {
-    auto* result = new Found;
-    result->driver = open(kDriver, &result->why_not);
+  static constinit base::MadeOnce<const Found> made;
+  const Found& found = made.by([] {
+    Found result;
+    result.driver = open(kDriver, &result.why_not);
     return result;
   });
-  if (!found->driver && why_not != nullptr) *why_not = found->why_not;
-  return found->driver.get();
+  if (!found.driver && why_not != nullptr) *why_not = found.why_not;
+  return found.driver.get();
 }
 
 std::unique_ptr<const Driver> Driver::open(const std::string& path, std::string* why_not) {

@@ -53,9 +53,10 @@ FoundLibrary open() {
 }  // namespace
 
 const CudaGraphsTable* graph_library(std::string* why_not) {
-  static const FoundLibrary* const found = base::first_use([] { return new FoundLibrary(open()); });  // never destroyed
-  if (found->table == nullptr && why_not != nullptr) *why_not = found->why_not;
-  return found->table;
+  static constinit base::MadeOnce<const FoundLibrary> made;
+  const FoundLibrary& found = made.by(open);
+  if (found.table == nullptr && why_not != nullptr) *why_not = found.why_not;
+  return found.table;
 }
 
 const CudaGraphsTable* opened_graph_library() { return opened.load(std::memory_order_acquire); }

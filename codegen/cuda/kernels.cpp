@@ -15,8 +15,8 @@ namespace {
 
 // Used only inside the compilers' fork gate, so that its lock is free at a fork.
 KernelTable& table() {
-  static auto* const table = base::first_use([] { return new KernelTable; });
-  return *table;
+  static constinit base::MadeOnce<KernelTable> table;
+  return table.get();
 }
 
 /// Counts an entry point that a call requested, until it is compiled or has failed.

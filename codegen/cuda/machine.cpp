@@ -21,12 +21,12 @@ struct FoundCard {
 };
 
 const FoundCard& the_card(const Driver& driver) {
-  static const FoundCard* const found = base::first_use([&] {  // never destroyed, since it may be in use while the process exits
-    auto* made = new FoundCard;
-    if (const Nvrtc* nvrtc = Nvrtc::get(&made->why_not)) made->card = Card::open(driver, *nvrtc, &made->why_not);
+  static constinit base::MadeOnce<const FoundCard> found;
+  return found.by([&] {
+    FoundCard made;
+    if (const Nvrtc* nvrtc = Nvrtc::get(&made.why_not)) made.card = Card::open(driver, *nvrtc, &made.why_not);
     return made;
   });
-  return *found;
 }
 
 const Machine* look_for_card(std::string& why_not) {

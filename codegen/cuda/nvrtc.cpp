@@ -149,8 +149,8 @@ class UntilExit {
 
  private:
   static std::shared_mutex& gate() {
-    static auto* made = new std::shared_mutex;  // locked only inside the compiler's fork gate, so that it is free at a fork
-    return *made;
+    static constinit base::MadeOnce<std::shared_mutex> made;  // locked only inside the compiler's fork gate, so that it is free at a fork
+    return made.get();
   }
   inline static bool ended = false;
 
@@ -179,13 +179,14 @@ const Nvrtc* Nvrtc::get(std::string* why_not) {
     std::string why_not;
   };
   // Never destroyed, since a thread may compile while the process exits.
-  static const Found* const found = base::first_use([] {
-    auto* result = new Found;
-    result->nvrtc = open(candidate_paths_of_nvrtc(), &result->why_not);
+  static constinit base::MadeOnce<const Found> made;
+  const Found& found = made.by([] {
+    Found result;
+    result.nvrtc = open(candidate_paths_of_nvrtc(), &result.why_not);
     return result;
   });
-  if (!found->nvrtc && why_not != nullptr) *why_not = found->why_not;
-  return found->nvrtc.get();
+  if (!found.nvrtc && why_not != nullptr) *why_not = found.why_not;
+  return found.nvrtc.get();
 }
 
 std::unique_ptr<const Nvrtc> Nvrtc::open(std::span<const std::string> paths, std::string* why_not) {

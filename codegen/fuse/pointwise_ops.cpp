@@ -40,8 +40,8 @@ PointwiseTables make_tables() {
 }
 
 const PointwiseTables& tables() {
-  static const auto* tables = base::first_use([] { return new PointwiseTables(make_tables()); });
-  return *tables;
+  static constinit base::MadeOnce<const PointwiseTables> tables;
+  return tables.by(make_tables);
 }
 
 const PointwiseOp* find(const PointwiseTable& table, const c10::OperatorName& name) {

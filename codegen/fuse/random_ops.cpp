@@ -89,7 +89,7 @@ c10::OperatorHandle found(const char* name) { return c10::Dispatcher::singleton(
 // Registers the ops, unless another copy of this library in the process has done so.
 void register_ops() {
   if (c10::Dispatcher::singleton().findSchema({"hindcast::philox_seed", ""})) return;
-  static auto& library = *new torch::Library(torch::Library::FRAGMENT, "hindcast", std::nullopt, __FILE__, __LINE__);
+  auto& library = *new torch::Library(torch::Library::FRAGMENT, "hindcast", std::nullopt, __FILE__, __LINE__);
   library.def("philox_seed(Device device) -> Tensor", {at::Tag::nondeterministic_seeded});
   library.def("counters(SymInt[] size, Device device) -> Tensor", {at::Tag::pointwise});
   library.def("philox_bernoulli(Tensor seed, Tensor rows, Tensor columns, float p, float value, ScalarType dtype) -> Tensor",
@@ -109,12 +109,12 @@ void draw_seeds_by(at::Tensor (*draw)(c10::Device device)) { seed_elsewhere = dr
 void make_counters_by(at::Tensor (*make)(at::IntArrayRef size, c10::Device device)) { counters_elsewhere = make; }
 
 const RandomOps& random_ops() {
-  static const RandomOps* const ops = base::first_use([] {
+  static constinit base::MadeOnce<const RandomOps> ops;
+  return ops.by([] {
     register_ops();
-    return new RandomOps{found("hindcast::philox_seed"), found("hindcast::counters"), found("hindcast::philox_bernoulli"),
-                         found("hindcast::philox_dropout")};
+    return RandomOps{found("hindcast::philox_seed"), found("hindcast::counters"), found("hindcast::philox_bernoulli"),
+                     found("hindcast::philox_dropout")};
   });
-  return *ops;
 }
 
 // Computes the same numbers as codegen/device/random.h. Each is in the lower 32 bits of an int64; the upper bits are ignored.

@@ -362,8 +362,10 @@ bool scatter_add(const Graph& graph, const Instr& instr, ValueId self, Member& m
 }
 
 const RowOp* find_row_op(const c10::OperatorHandle& op) {
-  static const auto table = base::first_use([] {
-    return std::unordered_map<std::string, RowOp>{
+  using Table = std::unordered_map<std::string, RowOp>;
+  static constinit base::MadeOnce<const Table> made;
+  const Table& table = made.by([] {
+    return Table{
         {"aten::native_layer_norm", layer_norm},
         {"aten::_softmax", softmax(false)},
         {"aten::_log_softmax", softmax(true)},

@@ -66,8 +66,8 @@ class Kept {
 };
 
 Kept& kept() {
-  static auto* const kept = base::first_use([] { return new Kept; });
-  return *kept;
+  static constinit base::MadeOnce<Kept> kept;
+  return kept.get();
 }
 
 at::Tensor new_counters(int64_t numel, c10::Device device) {

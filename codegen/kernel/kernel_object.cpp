@@ -1,5 +1,6 @@
 #include "codegen/kernel/kernel_object.h"
 
+#include "base/fork.h"
 #include "codegen/kernel/device_library.h"
 #include "codegen/store/kernel_key.h"
 #include "codegen/store/kernel_store.h"
@@ -20,18 +21,21 @@ struct Counters {
   std::atomic<uint64_t> compiled = 0, loaded = 0, compile_ns = 0;
 };
 Counters& counters() {
-  static auto* counters = new Counters;
-  return *counters;
+  static constinit base::MadeOnce<Counters> counters;
+  return counters.get();
 }
 
+class StoreOnDisk : public store::KernelStore {
+ public:
+  StoreOnDisk() : KernelStore({store::default_store_folder()}) {
+    if (const std::string why_not = problem(); !why_not.empty() && !options().folder.empty())
+      HC_LOG(CompiledAutograd, Warning, "kernels are not kept on disk: {}", why_not);
+  }
+};
+
 store::KernelStore& store_on_disk() {
-  static auto* store = [] {
-    auto* made = new store::KernelStore({store::default_store_folder()});
-    if (const std::string problem = made->problem(); !problem.empty() && !made->options().folder.empty())
-      HC_LOG(CompiledAutograd, Warning, "kernels are not kept on disk: {}", problem);
-    return made;
-  }();
-  return *store;
+  static constinit base::MadeOnce<StoreOnDisk> store;
+  return store.get();
 }
 
 store::KernelKey key_on_disk(const KernelCompiler& compiler, const std::string& text) {

@@ -1,6 +1,7 @@
 #include "codegen/layouts/channels_last.h"
 
 #include "capture/graph/args.h"
+#include "capture/graph/known_op.h"
 #include "capture/ops/op_facts.h"
 #include "codegen/fuse/pointwise_ops.h"
 #include "codegen/layouts/batch_norm.h"
@@ -112,7 +113,7 @@ class Rewriter {
   ValueId copy(ValueId value, at::MemoryFormat format, std::unordered_map<uint32_t, ValueId>& copies, uint32_t origin) {
     const auto [found, is_new] = copies.try_emplace(value.index);
     if (!is_new) return found->second;
-    static const auto clone = c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
+    static constinit capture::KnownOp clone("aten::clone");
     Value copied = graph_->values[value.index];
     copied.is_view = false;
     const auto sizes = sizes_of(value);
@@ -123,7 +124,7 @@ class Rewriter {
     is_last_.resize(graph_->values.size());
     is_last_[id.index] = to_last;
     Instr& instr = graph_->instrs.emplace_back();
-    instr.op = clone;
+    instr.op = clone.get();
     instr.origin = origin;
     instr.args = {capture::tensor(value), capture::constant(static_cast<int64_t>(format))};
     instr.outputs = {id};

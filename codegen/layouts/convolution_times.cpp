@@ -198,8 +198,8 @@ class Table {
 };
 
 Table& table() {
-  static auto* table = new Table;
-  return *table;
+  static constinit base::MadeOnce<Table> table;
+  return table.get();
 }
 
 }  // namespace

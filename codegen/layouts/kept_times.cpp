@@ -26,11 +26,11 @@ std::string model_of_cpu() {
 }
 
 const std::string& machine() {
-  static const auto* text = base::first_use([] {
-    return new std::string(model_of_cpu() + "\n" + std::to_string(std::thread::hardware_concurrency()) +
-                           " threads, LibTorch " TORCH_VERSION ", " + at::get_cpu_capability());
+  static constinit base::MadeOnce<const std::string> text;
+  return text.by([] {
+    return model_of_cpu() + "\n" + std::to_string(std::thread::hardware_concurrency()) + " threads, LibTorch " TORCH_VERSION ", " +
+           at::get_cpu_capability();
   });
-  return *text;
 }
 
 std::string_view bytes_of(const std::vector<int64_t>& numbers) {
@@ -43,8 +43,8 @@ store::KernelKey key_of(std::string_view what, const std::vector<int64_t>& sizes
 }
 
 store::KernelStore& store_on_disk() {
-  static auto* store = base::first_use([] { return new store::KernelStore({store::default_store_folder()}); });
-  return *store;
+  static constinit base::MadeOnce<store::KernelStore> store;
+  return store.by([] { return store::KernelStore({store::default_store_folder()}); });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "capture/graph/accumulation.h"
 #include "capture/graph/copy_graph.h"
+#include "capture/graph/known_op.h"
 #include "capture/ops/op_facts.h"
 #include "codegen/partition/joint_uses.h"
 
@@ -168,9 +169,9 @@ class SomeTangents {
   bool make_zeros(ValueId value, const Instr& reader) {
     if (!is_contiguous(graph_.values[value.index]) && names_strides(reader)) return false;
     const capture::Value& zeros = graph_.values[value.index];
-    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::zeros", "");
+    static constinit capture::KnownOp op("aten::zeros");
     Instr& made = made_->instrs.emplace_back();
-    made.op = op;
+    made.op = op.get();
     made.origin = reader.origin;
     made.formula = reader.formula;
     made.args = {{capture::Arg::Kind::IntList, {}, {}, {}}};

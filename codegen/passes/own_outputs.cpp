@@ -1,5 +1,6 @@
 #include "codegen/passes/own_outputs.h"
 
+#include "capture/graph/known_op.h"
 #include "codegen/fuse/member.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -33,12 +34,12 @@ bool is_dense(const Graph& graph, const Value& value) {
 
 // A copy as a multiplication by 1, which preserves all bits and can be fused.
 capture::Instr copy_of(Graph& graph, ValueId value) {
-  static const auto mul = c10::Dispatcher::singleton().findSchemaOrThrow("aten::mul", "Scalar");
+  static constinit capture::KnownOp mul("aten::mul", "Scalar");
   Value copy = graph.values[value.index];
   copy.is_view = false;
   graph.values.push_back(std::move(copy));
   capture::Instr instr;
-  instr.op = mul;
+  instr.op = mul.get();
   instr.args = {{Arg::Kind::Value, {}, {value}, {}}, {Arg::Kind::Constant, 1, {}, {}}};
   instr.outputs = {ValueId{static_cast<uint32_t>(graph.values.size() - 1)}};
   return instr;

@@ -198,7 +198,8 @@ std::unique_ptr<const OpCall> make(const Step& step) {
 
 const std::unordered_map<std::string_view, std::unique_ptr<const OpCall> (*)(const Step&)>& makers() {
   using Makers = std::unordered_map<std::string_view, std::unique_ptr<const OpCall> (*)(const Step&)>;
-  static const Makers table = base::first_use([] {
+  static constinit base::MadeOnce<const Makers> table;
+  return table.by([] {
     return Makers{
         {"T", make<at::Tensor(T)>},
         {"TT", make<at::Tensor(T, T)>},
@@ -222,7 +223,6 @@ const std::unordered_map<std::string_view, std::unique_ptr<const OpCall> (*)(con
         {"TTs", make<at::Tensor(T, T, std::string_view)>},
     };
   });
-  return table;
 }
 
 }  // namespace

@@ -179,7 +179,8 @@ class ViewCall final : public OpCall {
 
 std::unique_ptr<const OpCall> make_view_call(const Step& step, std::unique_ptr<const OpCall>& otherwise) {
   using Rules = std::unordered_map<std::string_view, Rule*>;
-  static const Rules rules = base::first_use([] {
+  static constinit base::MadeOnce<const Rules> made;
+  const Rules& rules = made.by([] {
     return Rules{
         {"aten::t", t},
         {"aten::transpose.int", transpose},

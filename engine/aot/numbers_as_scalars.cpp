@@ -1,6 +1,7 @@
 #include "engine/aot/numbers_as_scalars.h"
 
 #include "capture/graph/copy_graph.h"
+#include "capture/graph/known_op.h"
 
 #include <algorithm>
 #include <array>
@@ -19,8 +20,8 @@ namespace {
 using Numbers = std::unordered_map<uint32_t, int64_t>;  // by value
 
 std::optional<int64_t> number_of(const Instr& instr) {
-  static const auto lift = c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "");
-  if (instr.kind != capture::InstrKind::Op || instr.op != lift || !instr.args[0].constant.isTensor()) return std::nullopt;
+  static constinit capture::KnownOp lift("aten::lift_fresh");
+  if (instr.kind != capture::InstrKind::Op || instr.op != lift.get() || !instr.args[0].constant.isTensor()) return std::nullopt;
   const at::Tensor& tensor = instr.args[0].constant.toTensor();
   const bool is_integer = tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number() && tensor.scalar_type() == at::kLong;
   return is_integer ? std::optional(tensor.item<int64_t>()) : std::nullopt;
@@ -28,13 +29,13 @@ std::optional<int64_t> number_of(const Instr& instr) {
 
 // The overload with a scalar as second argument. ATen's implementation turns it into a tensor, and calls the tensor overload.
 std::optional<c10::OperatorHandle> with_scalar(const c10::OperatorHandle& op) {
-  static const auto pair = [](const char* name) {
-    auto& dispatcher = c10::Dispatcher::singleton();
-    return std::pair(dispatcher.findSchemaOrThrow(name, "Tensor"), dispatcher.findSchemaOrThrow(name, "Scalar"));
+  struct Pair {
+    explicit constexpr Pair(const char* name) : tensor(name, "Tensor"), scalar(name, "Scalar") {}
+    capture::KnownOp tensor, scalar;
   };
-  static const std::array pairs = {pair("aten::add"), pair("aten::sub"), pair("aten::mul"), pair("aten::div")};
-  const auto found = std::find_if(pairs.begin(), pairs.end(), [&](const auto& each) { return each.first == op; });
-  return found == pairs.end() ? std::nullopt : std::optional(found->second);
+  static constinit std::array<Pair, 4> pairs = {Pair("aten::add"), Pair("aten::sub"), Pair("aten::mul"), Pair("aten::div")};
+  const auto found = std::ranges::find_if(pairs, [&](Pair& each) { return each.tensor.get() == op; });
+  return found == pairs.end() ? std::nullopt : std::optional(found->scalar.get());
 }
 
 void take_number(Instr& instr, const Numbers& numbers) {

@@ -9,12 +9,12 @@
 namespace hindcast::engine {
 
 static base::ForkSafe<std::mutex>& said_mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
+static auto& said = *new std::set<std::string>;
 
 void warn_once(const std::string& text) {
-  static auto* said = new std::set<std::string>;
   const bool is_new = [&] {
     const std::lock_guard lock(said_mutex);
-    return said->size() < 100 && said->insert(text).second;
+    return said.size() < 100 && said.insert(text).second;
   }();
   if (is_new) {
     HC_LOG(Aot, Warning, "{}", text);

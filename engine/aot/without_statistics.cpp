@@ -1,5 +1,7 @@
 #include "engine/aot/without_statistics.h"
 
+#include "capture/graph/known_op.h"
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -28,9 +30,9 @@ constexpr size_t kShared = 3;  // the first results of both operators: the norma
 
 // The same batch norm without running statistics. It makes the values that `updating` made; `updating` gets values that nothing reads.
 Instr take_over_results(Instr& updating, capture::Graph& graph) {
-  static const auto no_stats = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_native_batch_norm_legit", "no_stats");
+  static constinit capture::KnownOp no_stats("aten::_native_batch_norm_legit", "no_stats");
   Instr instr = updating;
-  instr.op = no_stats;
+  instr.op = no_stats.get();
   instr.args.erase(instr.args.begin() + 3, instr.args.begin() + 5);
   instr.outputs.resize(kShared);
   for (size_t i = 0; i < kShared; ++i) {

@@ -1,5 +1,6 @@
 #include "engine/cache/captures.h"
 
+#include "base/fork.h"
 #include "engine/compile/background.h"
 #include "engine/compile/free_heap.h"
 
@@ -9,8 +10,8 @@
 namespace hindcast::engine {
 
 Captures& Captures::of_process() {
-  static auto* captures = new Captures;  // never destroyed: a backward may still run on another thread while the process ends
-  return *captures;
+  static constinit base::MadeOnce<Captures> captures;  // never destroyed: a backward may still run on another thread while the process ends
+  return captures.get();
 }
 
 std::vector<std::shared_ptr<Variant>> Captures::variants() const {

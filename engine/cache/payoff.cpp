@@ -1,5 +1,6 @@
 #include "engine/cache/payoff.h"
 
+#include "base/fork.h"
 #include "engine/options/use_options.h"
 
 #include <algorithm>
@@ -17,8 +18,8 @@ cache::KeyHash structure_of_rest(const cache::KeyHash& structure, Start start, c
 }
 
 Payoff& Payoff::of_process() {
-  static auto* payoff = new Payoff;
-  return *payoff;
+  static constinit base::MadeOnce<Payoff> payoff;
+  return payoff.get();
 }
 
 Payoff::Sighting& Payoff::sighting_of(const cache::KeyHash& structure) {

@@ -166,12 +166,11 @@ class Worker final : private base::ForkLock {
 };
 
 Worker& worker() {
-  static auto* made = [] {
-    auto* worker = new Worker;
+  static constinit base::MadeOnce<Worker> worker;
+  return worker.by([] {
     std::atexit([] { engine::worker().stop(); });
-    return worker;
-  }();
-  return *made;
+    return Worker();
+  });
 }
 
 }  // namespace

@@ -19,14 +19,14 @@ namespace hindcast::engine {
 namespace {
 
 base::ForkSafe<std::mutex>& warnings_mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
+auto& said = *new std::set<std::string>;
 
 // A missing compiler fails every graph with the same message: only the first one is a warning. The message's first line identifies it;
 // after that comes the kernel's source.
 bool is_first_warning(std::string text) {
   text.resize(std::min(text.size(), text.find('\n')));
-  static auto* said = new std::set<std::string>;
   const std::lock_guard lock(warnings_mutex);
-  return said->size() < 100 && said->insert(std::move(text)).second;
+  return said.size() < 100 && said.insert(std::move(text)).second;
 }
 
 void log_failure(uint32_t graph, std::string_view what_stays, const std::string& why) {

@@ -1,5 +1,7 @@
 #include "engine/counters/stats_recorder.h"
 
+#include "base/fork.h"
+
 #include <utility>
 
 namespace hindcast::engine {
@@ -86,8 +88,8 @@ void StatsRecorder::reset() {
 
 StatsRecorder& stats_recorder() {
   // Never destroyed: a backward may still run on another thread while the process ends.
-  static auto* recorder = new StatsRecorder;
-  return *recorder;
+  static constinit base::MadeOnce<StatsRecorder> recorder;
+  return recorder.get();
 }
 
 }  // namespace hindcast::engine

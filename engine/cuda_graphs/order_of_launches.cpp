@@ -1,5 +1,7 @@
 #include "engine/cuda_graphs/order_of_launches.h"
 
+#include "base/fork.h"
+
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -23,15 +25,19 @@ struct ByIndex {
 
 // Never destroyed: the driver may be unloaded earlier.
 DeviceState& of(c10::Device device) {
-  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
-  static auto* all = new std::map<c10::Device, std::unique_ptr<DeviceState>, ByIndex>;
+  struct All {
+    base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};
+    std::map<c10::Device, std::unique_ptr<DeviceState>, ByIndex> states;
+  };
+  static constinit base::MadeOnce<All> made_once;
+  All& all = made_once.get();
   {
-    const std::lock_guard lock(mutex);
-    if (const auto found = all->find(device); found != all->end()) return *found->second;
+    const std::lock_guard lock(all.mutex);
+    if (const auto found = all.states.find(device); found != all.states.end()) return *found->second;
   }
   auto made = std::make_unique<DeviceState>();
-  const std::lock_guard lock(mutex);
-  return *all->try_emplace(device, std::move(made)).first->second;
+  const std::lock_guard lock(all.mutex);
+  return *all.states.try_emplace(device, std::move(made)).first->second;
 }
 
 c10::Stream current(c10::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }

@@ -19,8 +19,8 @@ struct RecordedPlan::Registry {
   std::atomic<uint64_t> uses = 0;
 
   static Registry& of_process() {
-    static auto* registry = new Registry;
-    return *registry;
+    static constinit base::MadeOnce<Registry> registry;
+    return registry.get();
   }
 };
 
@@ -144,7 +144,7 @@ std::string RecordedPlan::why_not_one() const {
 }
 
 Recordings::PerSizes Recordings::of(const std::shared_ptr<const BackwardPlan>& plan, const capture::Bindings& bindings) {
-  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
+  static constinit base::MadeOnce<base::ForkSafe<std::mutex>> mutex;
   std::vector<std::shared_ptr<RecordedPlan>> gone;  // evicted plans are destroyed after the lock is released
   std::shared_ptr<const BackwardPlan> old_plan;
   std::shared_ptr<const Regions> regions;
@@ -157,7 +157,7 @@ Recordings::PerSizes Recordings::of(const std::shared_ptr<const BackwardPlan>& p
     return plans_.front();
   };
   {
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(mutex.get(base::ForkRank::Leaf));
     if (auto found = find()) return {std::move(found)};
     if (plan_ == plan) regions = regions_;
   }
@@ -167,7 +167,7 @@ Recordings::PerSizes Recordings::of(const std::shared_ptr<const BackwardPlan>& p
   }
   auto made = RecordedPlan::make(plan, regions, bindings);
   {
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(mutex.get(base::ForkRank::Leaf));
     if (auto found = find()) return {std::move(found)};
     if (plan_ != plan) {
       old_plan = std::exchange(plan_, plan);

@@ -61,8 +61,8 @@ class SeenNodes {
   size_t count_ = 0;
 };
 SeenNodes& seen_nodes() {
-  static auto* seen = new SeenNodes;
-  return *seen;
+  static constinit base::MadeOnce<SeenNodes> seen;
+  return seen.get();
 }
 
 cache::Miss first_new_node(const capture::Collected& collected) {

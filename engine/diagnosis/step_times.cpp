@@ -22,8 +22,8 @@ struct Times {
   std::map<std::pair<uint32_t, std::string>, StepTime> by_step;
 };
 Times& times() {
-  static auto* times = new Times;
-  return *times;
+  static constinit base::MadeOnce<Times> times;
+  return times.get();
 }
 
 double us_since(Clock::time_point start) { return std::chrono::duration<double, std::micro>(Clock::now() - start).count(); }

@@ -1,3 +1,4 @@
+#include "base/fork.h"
 #include "engine/options/use_options.h"
 
 #include "hindcast/graph.h"
@@ -22,8 +23,8 @@ namespace {
 // A placeholder: the engine itself compiles, in the background.
 template <int kWhich>
 const Compiler& of_the_engine() {
-  static const auto* compiler = new Compiler(Compiler::Function([](const auto&) { return std::vector<SegmentFunction>(); }), 0);
-  return *compiler;
+  static constinit base::MadeOnce<const Compiler> compiler;
+  return compiler.get(Compiler::Function([](const auto&) { return std::vector<SegmentFunction>(); }), 0);
 }
 
 }  // namespace
@@ -52,15 +53,15 @@ Replay replay_of(const Compiler& compiler) {
 }
 
 const Compiler& default_compiler() {
-  static const Compiler compiler = [] {
+  static constinit base::MadeOnce<const Compiler> compiler;
+  return compiler.by([] {
     const char* value = std::getenv("HINDCAST_COMPILER");
     const std::string_view name = value ? value : "";
     if (name.empty() || name == "fused") return compilers::fused();
     if (name == "eager") return compilers::eager();
     if (name == "fused_through_aten") return compilers::fused_through_aten();
     throw std::invalid_argument("HINDCAST_COMPILER is '" + std::string(name) + "'; expected eager, fused or fused_through_aten");
-  }();
-  return compiler;
+  });
 }
 
 void check(const Options& options) {
@@ -71,19 +72,19 @@ void check(const Options& options) {
 }
 
 bool may_back_off() {
-  static const bool may = [] {
+  static constinit base::MadeOnce<const bool> may;
+  return may.by([] {
     const char* value = std::getenv("HINDCAST_BACK_OFF");
     return !value || std::string_view(value) != "0";
-  }();
-  return may;
+  });
 }
 
 bool disabled_by_environment() {
-  static const bool disabled = [] {
+  static constinit base::MadeOnce<const bool> disabled;
+  return disabled.by([] {
     const char* value = std::getenv("HINDCAST_DISABLE");
     return value && *value && std::string_view(value) != "0";
-  }();
-  return disabled;
+  });
 }
 
 }  // namespace engine

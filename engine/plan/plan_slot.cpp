@@ -1,3 +1,4 @@
+#include "base/fork.h"
 #include "engine/plan/backward_plan.h"
 #include "engine/plan/plan_slot.h"
 
@@ -10,8 +11,8 @@ struct Totals {
   std::atomic<size_t> footprint = 0, count = 0;
 };
 Totals& totals() {
-  static auto* totals = new Totals;
-  return *totals;
+  static constinit base::MadeOnce<Totals> totals;
+  return totals.get();
 }
 
 size_t footprint_of(const std::shared_ptr<const capture::Graph>& graph, const codegen::Plan& plan, const codegen::Plan* captured) {

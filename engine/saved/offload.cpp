@@ -92,10 +92,14 @@ OffloadToHost::~OffloadToHost() {
   HC_LOG(CompiledAutograd, Error,
          "an OffloadToHost was destroyed on another thread than the one that made it: that thread goes on offloading");
   // Never freed: its thread still points to it.
-  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
-  static auto* kept = new std::vector<std::unique_ptr<State>>;
-  const std::lock_guard lock(mutex);
-  kept->push_back(std::move(state_));
+  struct Kept {
+    base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};
+    std::vector<std::unique_ptr<State>> states;
+  };
+  static constinit base::MadeOnce<Kept> made;
+  Kept& kept = made.get();
+  const std::lock_guard lock(kept.mutex);
+  kept.states.push_back(std::move(state_));
 }
 
 }  // namespace hindcast

@@ -61,8 +61,8 @@ struct Compiled {
 class Kept {
  public:
   static Kept& of_process() {
-    static auto* kept = new Kept;  // never destroyed: threads may run backwards until the process ends
-    return *kept;
+    static constinit base::MadeOnce<Kept> kept;  // never destroyed: threads may run backwards until the process ends
+    return kept.get();
   }
 
   std::shared_ptr<detail::AotCore> core(const Options& options) {

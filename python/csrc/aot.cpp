@@ -106,8 +106,8 @@ struct Functions {
   int64_t last = 0;
 };
 Functions& functions() {
-  static auto* functions = new Functions;  // never destroyed: threads may end after main() does
-  return *functions;
+  static constinit base::MadeOnce<Functions> functions;
+  return functions.get();
 }
 
 std::shared_ptr<Function> find_function(int64_t number) {

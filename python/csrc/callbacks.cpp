@@ -1,6 +1,8 @@
 #include "python/csrc/callbacks.h"
 
+#include "base/fork.h"
 #include "capture/function/kept_tensors.h"
+#include "capture/graph/known_op.h"
 #include "capture/recorder/tracing_tensor.h"
 #include "capture/recorder/where_in_code.h"
 #include "hindcast/symbols.h"
@@ -22,8 +24,6 @@ using torch::jit::Stack;
 // See KeepsErrors.
 thread_local bool keeps_errors = false;
 thread_local std::optional<int64_t> torch_functions;
-
-c10::OperatorHandle find_operator(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
 
 // Calls Python's kernel directly, so that neither autograd nor a recorder sees the operator.
 Stack call(const c10::OperatorHandle& op, Stack stack) {
@@ -60,18 +60,23 @@ std::vector<at::Tensor> tensors_of(const c10::IValue& list) {
 }
 
 capture::TracingTensor::Symbols takes_symbols(const std::vector<c10::SymInt>& sizes) {
-  static const auto op = find_operator("hindcast::aot_python_takes_symbols");
+  static constinit capture::KnownOp op("hindcast::aot_python_takes_symbols");
   c10::List<bool> is_symbol, is_steady;
   for (const c10::SymInt& size : sizes) {
     is_symbol.push_back(size.is_symbolic());
     is_steady.push_back(capture::SymbolTable::is_steady(size));
   }
-  return static_cast<capture::TracingTensor::Symbols>(call(op, {is_symbol, is_steady}).at(0).toInt());
+  return static_cast<capture::TracingTensor::Symbols>(call(op.get(), {is_symbol, is_steady}).at(0).toInt());
 }
 
 int64_t size_in_place_of(const at::Tensor& number) {
-  static const auto op = find_operator("hindcast::aot_python_size_in_place_of");
-  return call(op, {number}).at(0).toInt();
+  static constinit capture::KnownOp op("hindcast::aot_python_size_in_place_of");
+  return call(op.get(), {number}).at(0).toInt();
+}
+
+template <class Function>
+Function python_function(const char* name) {
+  return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
 }
 
 void throw_if_raised(const c10::IValue& error) {
@@ -83,30 +88,35 @@ void throw_if_raised(const c10::IValue& error) {
 bool sizes_are_numbers() {
   // A query with the GIL held comes from Python code. PyTorch's bindings release the GIL before they call an op, so formulas get symbols.
   using Check = int (*)();
-  static const auto has_gil = reinterpret_cast<Check>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
-  if (has_gil == nullptr) return false;
-  static const capture::TracingTensor::Interpreter python = {
-      .is_asking = [] { return has_gil() != 0; }, .takes_symbols = &takes_symbols, .size_in_place_of = &size_in_place_of};
+  static constinit base::MadeOnce<const Check> has_gil;
+  if (has_gil.by([] { return python_function<Check>("PyGILState_Check"); }) == nullptr) return false;
+  static constexpr capture::TracingTensor::Interpreter python = {
+      .is_asking = [] { return has_gil.get()() != 0; }, .takes_symbols = &takes_symbols, .size_in_place_of = &size_in_place_of};
   capture::TracingTensor::give_numbers_to(python);
   return true;
 }
 
 void collect_garbage() {
-  static const auto take_gil = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Ensure"));
-  static const auto leave_gil = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "PyGILState_Release"));
-  static const auto collect = reinterpret_cast<ptrdiff_t (*)()>(dlsym(RTLD_DEFAULT, "PyGC_Collect"));
-  if (take_gil == nullptr || leave_gil == nullptr || collect == nullptr) return;
+  struct Functions {
+    int (*take_gil)() = python_function<int (*)()>("PyGILState_Ensure");
+    void (*leave_gil)(int) = python_function<void (*)(int)>("PyGILState_Release");
+    ptrdiff_t (*collect)() = python_function<ptrdiff_t (*)()>("PyGC_Collect");
+  };
+  static constinit base::MadeOnce<const Functions> made;
+  const Functions& python = made.get();
+  if (python.take_gil == nullptr || python.leave_gil == nullptr || python.collect == nullptr) return;
   capture::collect_garbage_by([] {
-    const int state = take_gil();
-    collect();
-    leave_gil(state);
+    const Functions& python = made.get();
+    const int state = python.take_gil();
+    python.collect();
+    python.leave_gil(state);
   });
 }
 
 void find_lines() {
   capture::find_lines_by([] {
-    static const auto op = find_operator("hindcast::aot_python_line");
-    return call(op, {}).at(0).toStringRef();
+    static constinit capture::KnownOp op("hindcast::aot_python_line");
+    return call(op.get(), {}).at(0).toStringRef();
   });
 }
 
@@ -118,22 +128,22 @@ KeepsErrors::~KeepsErrors() {
 }
 
 CallbackResult call_function(int64_t number, const std::vector<at::Tensor>& inputs) {
-  static const auto op = find_operator("hindcast::aot_python_function");
-  const Stack result = call(op, {number, optional_tensors(inputs), keeps_errors});
+  static constinit capture::KnownOp op("hindcast::aot_python_function");
+  const Stack result = call(op.get(), {number, optional_tensors(inputs), keeps_errors});
   throw_if_raised(result.at(3));
   return {tensors_of(result.at(0)), result.at(1).toInt(), result.at(2).toStringRef()};
 }
 
 int64_t call_compiler(int64_t number, int64_t graph, const std::vector<at::Tensor>& examples) {
-  static const auto op = find_operator("hindcast::aot_python_compiler");
-  const Stack result = call(op, {number, graph, optional_tensors(examples)});
+  static constinit capture::KnownOp op("hindcast::aot_python_compiler");
+  const Stack result = call(op.get(), {number, graph, optional_tensors(examples)});
   if (!result.at(1).isNone()) throw std::runtime_error(result.at(1).toStringRef());
   return result.at(0).toInt();
 }
 
 std::vector<at::Tensor> call_program(int64_t number, const std::vector<at::Tensor>& inputs) {
-  static const auto op = find_operator("hindcast::aot_python_program");
-  const Stack result = call(op, {number, optional_tensors(inputs), keeps_errors});
+  static constinit capture::KnownOp op("hindcast::aot_python_program");
+  const Stack result = call(op.get(), {number, optional_tensors(inputs), keeps_errors});
   throw_if_raised(result.at(1));
   return tensors_of(result.at(0));
 }

@@ -24,8 +24,8 @@ struct Graphs {
   int64_t last = 0;
 };
 Graphs& all_graphs() {
-  static auto* graphs = new Graphs;  // never destroyed: threads may end after main() does
-  return *graphs;
+  static constinit base::MadeOnce<Graphs> graphs;
+  return graphs.get();
 }
 
 std::shared_ptr<const Graph> find_graph(int64_t number) {

@@ -23,8 +23,8 @@ struct Guards {
   int64_t last = 0;
 };
 Guards& guards() {
-  static auto* guards = new Guards;  // never destroyed: threads may end after main() does
-  return *guards;
+  static constinit base::MadeOnce<Guards> guards;
+  return guards.get();
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ struct Released {
   std::vector<int64_t> numbers;
 };
 Released& released() {
-  static auto* released = new Released;  // never destroyed: graphs may live longer than main()
-  return *released;
+  static constinit base::MadeOnce<Released> released;
+  return released.get();
 }
 
 }  // namespace

@@ -27,8 +27,8 @@ struct Idle {
   std::vector<std::unique_ptr<engine::Updates>> updates;
 };
 Idle& idle() {
-  static auto* idle = new Idle;  // never destroyed: threads may end after main() does
-  return *idle;
+  static constinit base::MadeOnce<Idle> idle;
+  return idle.get();
 }
 
 class BorrowedUpdates {

@@ -773,7 +773,16 @@ def aot_function(
 
 
 
-_OF_THE_ORIGINAL = ("training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+_OF_THE_ORIGINAL = ("training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_state_dict_hooks",
+                    "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks")  # fmt: skip
+# Methods by which a module is saved, loaded, moved and searched: its class may override any of them, and a parent calls some of its
+# children's.
+_CONVERSIONS = ("_apply", "cuda", "ipu", "xpu", "mtia", "cpu", "type", "float", "double", "half", "bfloat16", "to", "to_empty")
+_CALLED_ON_THE_ORIGINAL = (*_CONVERSIONS, "state_dict", "load_state_dict", "_save_to_state_dict", "_load_from_state_dict",
+                           "get_extra_state", "set_extra_state", "register_parameter", "register_buffer", "add_module", "register_module",
+                           "set_submodule", "get_submodule", "get_parameter", "get_buffer", "apply", "train", "eval", "requires_grad_",
+                           "zero_grad", "share_memory", "parameters", "named_parameters", "buffers", "named_buffers", "children",
+                           "named_children")  # fmt: skip
 
 
 def _of_the_original(name: str) -> Any:
@@ -781,19 +790,35 @@ def _of_the_original(name: str) -> Any:
         if "_aot_call" in self.__dict__:  # else nn.Module's __init__ sets one for this object
             setattr(self._aot_original, name, value)
 
+    # Looked up each time: the module may replace its own.
     return property(lambda self: getattr(self._aot_original, name), put)
 
 
+def _called_on_the_original(name: str) -> Any:
+    def method(self: "AotModule", *args: Any, **kwargs: Any) -> Any:
+        original = self.__dict__["_aot_original"]
+        if name in _CONVERSIONS and torch.__future__.get_swap_module_params_on_conversion():
+            self.__dict__["_aot_call"].reset()  # torch does not swap tensors that have weak references
+        result = getattr(original, name)(*args, **kwargs)
+        return self if result is original else result
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = getattr(getattr(torch.nn.Module, name, None), "__doc__", None)
+    return method
+
+
+def _acts_as_the_original(cls: type["AotModule"]) -> type["AotModule"]:
+    for name in _OF_THE_ORIGINAL:
+        setattr(cls, name, _of_the_original(name))
+    for name in _CALLED_ON_THE_ORIGINAL:
+        setattr(cls, name, _called_on_the_original(name))
+    return cls
+
+
+@_acts_as_the_original
 class AotModule(torch.nn.Module):
     """The result of :func:`aot_module`: the module, with its forward compiled. Parameters, buffers, submodules and all other attributes are
     the module's own. Hooks that are registered here are called around the compiled forward."""
-
-    # Looked up each time: the module may replace its own.
-    training = _of_the_original("training")
-    _parameters = _of_the_original("_parameters")
-    _buffers = _of_the_original("_buffers")
-    _modules = _of_the_original("_modules")
-    _non_persistent_buffers_set = _of_the_original("_non_persistent_buffers_set")
 
     def __init__(self, module: torch.nn.Module, **options: Any) -> None:
         # Bypasses nn.Module's __setattr__: as a submodule, its name would be in every key of state_dict().
@@ -813,9 +838,12 @@ class AotModule(torch.nn.Module):
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_aot_original"], name)
 
-    # Python looks these up only in classes. Iteration uses __getitem__.
+    # Python looks these up only in classes.
     def __bool__(self) -> bool:
         return bool(self._aot_original)
+
+    def __iter__(self) -> Any:
+        return iter(self._aot_original)
 
     def __len__(self) -> int:
         return len(self._aot_original)
@@ -841,33 +869,11 @@ class AotModule(torch.nn.Module):
     def __delattr__(self, name: str) -> None:
         delattr(self._aot_original, name)
 
-    def register_parameter(self, *args: Any, **kwargs: Any) -> None:
-        self._aot_original.register_parameter(*args, **kwargs)
-
-    def register_buffer(self, *args: Any, **kwargs: Any) -> None:
-        self._aot_original.register_buffer(*args, **kwargs)
-
-    def add_module(self, *args: Any, **kwargs: Any) -> None:
-        self._aot_original.add_module(*args, **kwargs)
-
-    def train(self, mode: bool = True) -> "AotModule":
-        self._aot_original.train(mode)
-        return self
-
-    def _apply(self, *args: Any, **kwargs: Any) -> "AotModule":
-        if torch.__future__.get_swap_module_params_on_conversion():
-            self.__dict__["_aot_call"].reset()  # torch does not swap tensors that have weak references
-        self._aot_original._apply(*args, **kwargs)
-        return self
-
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        return self._aot_original.state_dict(*args, **kwargs)
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        return self._aot_original.load_state_dict(*args, **kwargs)
-
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _compile_again, (AotModule, self._aot_original, self.__dict__["_aot_call"]._options), self._own_state()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)  # nn.Module's adds hooks that it misses here: they are the original's
 
     def __copy__(self) -> "AotModule":
         return self._copy_of(self._aot_original, self._own_state())
@@ -875,12 +881,12 @@ class AotModule(torch.nn.Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> "AotModule":
         made = self._copy_of(copy.deepcopy(self._aot_original, memo), {})
         memo[id(self)] = made
-        made.__setstate__(copy.deepcopy(self._own_state(), memo))  # type: ignore[no-untyped-call]
+        made.__setstate__(copy.deepcopy(self._own_state(), memo))
         return made
 
     def _copy_of(self, original: torch.nn.Module, own: dict[str, Any]) -> "AotModule":
         made = AotModule(original, **self.__dict__["_aot_call"]._options)
-        made.__setstate__(own)  # type: ignore[no-untyped-call]
+        made.__setstate__(own)
         return made
 
     def _own_state(self) -> dict[str, Any]:

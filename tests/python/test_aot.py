@@ -1,6 +1,7 @@
 """Functions and modules compiled ahead of time, compared with themselves."""
 
 import collections
+import copy
 import functools
 import gc
 import math
@@ -1176,6 +1177,61 @@ def test_a_module_passes_through():
     assert module.note == "here"
     del compiled.note
     assert not hasattr(module, "note")
+
+
+class SavedItsOwnWay(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+        self.said, self.number = [], 1
+
+    def forward(self, x):
+        return self.linear(x)
+
+    def get_extra_state(self):
+        return {"number": self.number}
+
+    def set_extra_state(self, state):
+        self.number = state["number"]
+
+    def _load_from_state_dict(self, *args, **kwargs):
+        self.said.append("load")
+        return super()._load_from_state_dict(*args, **kwargs)
+
+    def half(self):
+        self.said.append("half")
+        return self
+
+    def parameters(self, recurse=True):
+        self.said.append("parameters")
+        return super().parameters(recurse)
+
+    def __iter__(self):
+        return iter([1, 2])
+
+
+def test_a_module_is_saved_loaded_and_converted_as_its_class_says():
+    model = SavedItsOwnWay()
+    compiled = hindcast.aot_module(model)
+    compiled.register_state_dict_pre_hook(lambda *args: model.said.append("before"))
+    model.register_state_dict_post_hook(lambda *args: model.said.append("after"))
+    compiled.register_load_state_dict_pre_hook(lambda *args: model.said.append("pre"))
+    compiled.register_load_state_dict_post_hook(lambda *args: model.said.append("post"))
+    net = torch.nn.Sequential(compiled, torch.nn.Linear(3, 1))
+    state = net.state_dict()
+    assert list(state) == ["0._extra_state", "0.linear.weight", "0.linear.bias", "1.weight", "1.bias"]
+    model.number = 2
+    net.load_state_dict(state)
+    assert model.number == 1
+    assert compiled.half() is compiled and len(list(compiled.parameters())) == 2 and list(compiled) == [1, 2]
+    assert model.said == ["before", "after", "load", "pre", "post", "half", "parameters"]
+    seen = []
+    net.apply(lambda module: seen.append(type(module)))
+    assert seen == [torch.nn.Linear, SavedItsOwnWay, torch.nn.Linear, torch.nn.Sequential]
+    copied = copy.deepcopy(net)
+    assert len(copied[0].linear._parameters) == 2 and len(model._state_dict_hooks) == 1
+    with pytest.raises(TypeError, match="'Linear' object is not iterable"):
+        iter(hindcast.aot_module(torch.nn.Linear(1, 1)))
 
 
 def test_programs_name_a_modules_tensors():

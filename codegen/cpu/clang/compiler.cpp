@@ -1,5 +1,6 @@
 #include "codegen/cpu/clang/compiler.h"
 
+#include "base/fork.h"
 #include "base/fork_gate.h"
 #include "base/format.h"
 #include "codegen/cpu/clang/plugin.h"
@@ -73,13 +74,14 @@ std::shared_ptr<ClangCompiler> ClangCompiler::get(std::string* why_not) {
     std::string why_not;
   };
   // Never destroyed, since kernels are unloaded by objects that live as long as the process, after the destructors of this file.
-  static const Found* const found = [] {
-    auto* result = new Found;
-    result->compiler = open(candidate_paths(), &result->why_not);
+  static constinit base::MadeOnce<const Found> made;
+  const Found& found = made.by([] {
+    Found result;
+    result.compiler = open(candidate_paths(), &result.why_not);
     return result;
-  }();
-  if (!found->compiler && why_not != nullptr) *why_not = found->why_not;
-  return found->compiler;
+  });
+  if (!found.compiler && why_not != nullptr) *why_not = found.why_not;
+  return found.compiler;
 }
 
 std::shared_ptr<ClangCompiler> ClangCompiler::open(std::span<const std::string> paths, std::string* why_not) {

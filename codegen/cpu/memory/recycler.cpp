@@ -1,5 +1,6 @@
 #include "codegen/cpu/memory/recycler.h"
 
+#include "base/fork.h"
 #include "codegen/cpu/memory/poison.h"
 #include "codegen/cpu/memory/small_blocks.h"
 
@@ -40,8 +41,8 @@ size_t Recycler::default_held() {
 }
 
 Recycler& Recycler::of_process() {
-  static Recycler* const recycler = new Recycler(Limits{});
-  return *recycler;
+  static constinit base::MadeOnce<Recycler> recycler;
+  return recycler.get(Limits{});
 }
 
 Recycler::Recycler(Limits limits) : limits_(limits) {

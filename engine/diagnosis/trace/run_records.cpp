@@ -59,8 +59,8 @@ class AllRuns {
   uint32_t plans_ = 0;
 };
 AllRuns& all_runs() {
-  static auto* runs = new AllRuns;
-  return *runs;
+  static constinit base::MadeOnce<AllRuns> runs;
+  return runs.get();
 }
 
 void record_plan(const Plan& plan, uint32_t number, std::string (*name_of)(const Step& step, const capture::Graph& graph)) {

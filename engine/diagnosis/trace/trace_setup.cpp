@@ -30,9 +30,9 @@ void read_environment() {
 }  // namespace
 
 void start_trace_from_environment() {
-  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Setup);
+  static constinit base::MadeOnce<base::ForkSafe<std::mutex>> mutex;
   if (is_read.load(std::memory_order_acquire)) return;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(mutex.get(base::ForkRank::Setup));
   if (is_read.load(std::memory_order_relaxed)) return;
   read_environment();
   is_read.store(true, std::memory_order_release);
