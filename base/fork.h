@@ -86,7 +86,7 @@ class MadeOnce : private Making {
     const auto make = [&] { return new T(std::forward<Args>(args)...); };
     return made_with(make);
   }
-  /// `value` is called to get the object's value.
+  /// For arguments that are not free to make: `value` is called to get the object's value.
   template <class Value>
   T& by(const Value& value) {
     const auto make = [&] { return new T(value()); };

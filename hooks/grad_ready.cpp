@@ -64,8 +64,8 @@ struct GradReadyHook final : torch::autograd::PostAccumulateGradHook {
   explicit GradReadyHook(std::unique_ptr<PostAccumulateGradHook> before)
       : former(std::move(before)), list(std::make_shared<GradReadyList>()) {}
   void operator()(const at::Tensor& param) override {
+    const auto keep = list;  // the former hook or a callback may replace this hook
     if (former) (*former)(param);
-    const auto keep = list;  // a callback may replace the hook
     keep->call(param);
   }
   std::unique_ptr<PostAccumulateGradHook> former;

@@ -29,7 +29,7 @@ class KernelCall final : public PointwiseFrame {
     if (!may_be_prepared(step, slots)) return nullptr;
     Call call(step, slots, env, *this);
     lay_out(call);
-    if (call.is_empty() || call.numel > grain_ || has_large_results(call)) return nullptr;
+    if (call.numel > grain_ || !may_be_prepared(call)) return nullptr;
     if (call.is_one_loop) return std::make_unique<PreparedLoop>(*this, call);
     make_unread_results(call);
     const Nest nest = nest_of(call);
@@ -43,7 +43,7 @@ class KernelCall final : public PointwiseFrame {
   class PreparedLoop final : public PreparedKernel {
    public:
     PreparedLoop(const KernelCall& of, const Call& call)
-        : PreparedKernel(of.layouts_of_results(call), of.loads_, call.step.inputs.size(), of.scalars_, call.env),
+        : PreparedKernel(of.layouts_of_results(call), of.loads_, call.step.inputs.size(), of.scalars_, call.env, call.concats),
           dense_(of.kernel_->dense),
           numel_(call.numel) {}
     void run(char* const* addresses, const capture::Env& env) const override {
@@ -59,7 +59,7 @@ class KernelCall final : public PointwiseFrame {
   class PreparedNest final : public PreparedKernel {
    public:
     PreparedNest(const KernelCall& of, const Call& call, const Nest& nest)
-        : PreparedKernel(of.layouts_of_results(call), of.loads_, call.step.inputs.size(), of.scalars_, call.env),
+        : PreparedKernel(of.layouts_of_results(call), of.loads_, call.step.inputs.size(), of.scalars_, call.env, call.concats),
           of_(of),
           loops_(nest.loops) {
       for (size_t i = 0; i < of.loads_; ++i) offsets_.push_back(nest.pointers[i] - memory_of(call.load(i)));

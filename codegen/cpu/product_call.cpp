@@ -64,7 +64,7 @@ class ProductCall final : public PointwiseFrame {
     if (!may_be_prepared(step, slots)) return nullptr;
     Call call(step, slots, env, *this);
     lay_out(call);
-    if (call.is_empty() || has_large_results(call)) return nullptr;
+    if (!may_be_prepared(call)) return nullptr;
     make_unread_results(call);
     std::optional<Walk> walk = walk_of(call);
     if (!walk || !is_by_kernel(call, *walk)) return nullptr;
@@ -75,7 +75,7 @@ class ProductCall final : public PointwiseFrame {
   class PreparedProduct final : public PreparedKernel {
    public:
     PreparedProduct(const ProductCall& of, const Call& call, Walk walk)
-        : PreparedKernel(of.layouts_of_results(call), of.loads_, call.step.inputs.size(), of.scalars_, call.env),
+        : PreparedKernel(of.layouts_of_results(call), of.loads_, call.step.inputs.size(), of.scalars_, call.env, call.concats),
           of_(of),
           walk_(std::move(walk)) {}
     void run(char* const* addresses, const capture::Env& env) const override {
@@ -183,6 +183,10 @@ class ProductCall final : public PointwiseFrame {
       walk.row_strides.push_back(row);
       walk.batch_steps.push_back(row * walk.rows);
     }
+    for (size_t i = 0; i < call.concats.parts().size(); ++i) {
+      const Concats::Part& part = call.concats.parts()[i];
+      if (!add(call, part.memory, part.steps, element_sizes_[loads_ + call.results.size() + i], is_batched, walk)) return std::nullopt;
+    }
     return walk;
   }
 
@@ -202,7 +206,12 @@ class ProductCall final : public PointwiseFrame {
     at::Tensor tensor = call.load(i);
     const Ints steps = byte_strides_of(tensor, group_.accesses[i], call.domain, call.env);
     if (tensor.const_data_ptr() != call.load(i).const_data_ptr()) return false;  // a copy, which would not live long enough
-    if (call.domain.back() != 1 && steps.back() != (is_broadcast(i) ? 0 : element_sizes_[i])) return false;
+    return add(call, memory_of(tensor), steps, is_broadcast(i) ? 0 : element_sizes_[i], is_batched, walk);
+  }
+
+  // `width`: the stride along the columns that the kernel is compiled for.
+  static bool add(const Call& call, char* memory, const Ints& steps, int64_t width, bool is_batched, Walk& walk) {
+    if (call.domain.back() != 1 && steps.back() != width) return false;
     const size_t first = is_batched ? 1 : 0, last = call.domain.size() - 1;
     int64_t row_step = 0;
     bool is_first = true;
@@ -214,7 +223,7 @@ class ProductCall final : public PointwiseFrame {
       expected = steps[axis] * call.domain[axis];
       is_first = false;
     }
-    walk.pointers.push_back(memory_of(tensor));
+    walk.pointers.push_back(memory);
     walk.row_strides.push_back(row_step);
     walk.batch_steps.push_back(is_batched ? steps[0] : 0);
     return true;
@@ -258,11 +267,11 @@ class ProductCall final : public PointwiseFrame {
   // ATen computes the product, then a kernel the rest of the body. A product alone, or with its bias, is one op of ATen.
   void run_behind_atens(const Call& call, c10::ArrayRef<at::Tensor> results) const {
     const at::Tensor &a = factor(call, 0), &b = factor(call, 1);
-    const bool is_batched = a.dim() == 3;
-    at::Tensor result = results[0];
-    if (group_.body.ops.empty() && results.size() == 1) {
+    const bool is_batched = a.dim() == 3, has_one_result = results.size() == 1 && group_.concats.empty();
+    at::Tensor result = has_one_result ? results[0] : at::Tensor();
+    if (group_.body.ops.empty() && has_one_result) {
       is_batched ? at::bmm_out(result, a, b) : at::mm_out(result, a, b);
-    } else if (group_.members.size() == 1 && group_.views.empty() && loads_ == 1) {
+    } else if (group_.members.size() == 1 && group_.views.empty() && loads_ == 1 && has_one_result) {
       at::addmm_out(result, call.load(0), a, b);
     } else {
       run_behind(call, (is_batched ? at::bmm(a, b) : at::mm(a, b)).contiguous(), results);

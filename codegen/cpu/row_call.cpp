@@ -58,7 +58,7 @@ class RowCall final : public RowFrame {
   std::unique_ptr<const PreparedCall> prepare(const Step& step, Slots& slots, const capture::Env& env) const override {
     if (!may_be_prepared(step, slots)) return nullptr;
     Call call(step, slots, env, *this);
-    if (call.is_empty() || has_large_results(call)) return nullptr;
+    if (!may_be_prepared(call)) return nullptr;
     make_unread_results(call);
     auto prepared = std::make_unique<PreparedRows>(*this, call);
     Rows& rows = prepared->laid_out;
@@ -87,7 +87,7 @@ class RowCall final : public RowFrame {
   class PreparedRows final : public PreparedKernel {
    public:
     PreparedRows(const RowCall& of, const Call& call)
-        : PreparedKernel(of.layouts_of_results(call), of.loads_, call.step.inputs.size(), of.scalars_, call.env), of_(of) {}
+        : PreparedKernel(of.layouts_of_results(call), of.loads_, call.step.inputs.size(), of.scalars_, call.env, call.concats), of_(of) {}
     void run(char* const* addresses, const capture::Env& env) const override {
       Scalars memory;
       Launch launch;

@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
@@ -53,7 +54,9 @@ std::vector<std::string> candidate_paths_of_nvrtc() {
   // First the NVRTC that belongs to LibTorch, of whatever version: a driver that works with LibTorch may be too old for code of a newer
   // NVRTC.
   std::vector<std::string> paths, elsewhere;
-  for (const std::string version : {"13", "12"}) {
+  std::array<std::string, 2> versions = {"13", "12"};
+  if (dlopen("libcudart.so.12", RTLD_LAZY | RTLD_NOLOAD) != nullptr) std::swap(versions[0], versions[1]);
+  for (const std::string& version : versions) {
     const std::string name = "libnvrtc.so." + version;
     for (const fs::path& folder : {packages / ("cu" + version) / "lib", packages / "cuda_nvrtc/lib", libraries})
       if (!libraries.empty() && fs::exists(folder / name, error)) paths.push_back(folder / name);

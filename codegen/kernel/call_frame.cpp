@@ -36,7 +36,7 @@ void CallFrame::run_to_leaves(const Step& step, Slots& slots, const capture::Env
 }
 
 bool CallFrame::may_be_prepared(const Step& step, const Slots& slots) const {
-  if (!group_.concats.empty() || scalars_.are_in_tensors()) return false;
+  if (scalars_.are_in_tensors()) return false;
   const bool are_made_as_stored = std::all_of(group_.body.stores.begin(), group_.body.stores.end(),
                                               [&](const BodyStore& store) { return maker_.made_as(group_.body, store) == store.type; });
   return are_made_as_stored && std::all_of(step.inputs.begin(), step.inputs.end(), [&](SlotUse use) {
@@ -51,18 +51,22 @@ std::vector<TensorLayout> CallFrame::layouts_of_results(const Call& call) const 
     layouts.push_back({at::DimVector(layout.sizes.begin(), layout.sizes.end()), at::DimVector(layout.strides.begin(), layout.strides.end()),
                        layout.type});
   }
+  for (size_t i = 0; i < group_.concats.size(); ++i) layouts.push_back(call.concats.layout_of(i));
   return layouts;
 }
 
-bool CallFrame::has_large_results(const Call& call) const {
+bool CallFrame::may_be_prepared(const Call& call) const {
+  if (call.is_empty() || !call.concats.are_in_place()) return false;
   const std::vector<TensorLayout> layouts = layouts_of_results(call);
-  return std::any_of(layouts.begin(), layouts.end(),
-                     [&](const TensorLayout& layout) { return maker_.costs().is_memory_worth_taking(layout.bytes()); });
+  return std::none_of(layouts.begin(), layouts.end(),
+                      [&](const TensorLayout& layout) { return maker_.costs().is_memory_worth_taking(layout.bytes()); });
 }
 
 void CallFrame::make_unread_results(Call& call) const {
-  for (const TensorLayout& layout : layouts_of_results(call))
+  for (size_t i = 0; i < group_.stores.size(); ++i) {
+    const ResultLayout layout = layout_of(call, i);
     call.results.push_back(maker_.make_new(layout.sizes, layout.strides, layout.type, group_.device));
+  }
 }
 
 void CallFrame::make_results(Call& call, const LeafWrites& leaves) const {

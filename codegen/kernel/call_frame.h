@@ -72,8 +72,8 @@ class CallFrame : public OpCall {
   /// Whether the call depends on layouts and sizes only: no input has to be computed first, and no scalar is read from a tensor.
   bool may_be_prepared(const Step& step, const Slots& slots) const;
   std::vector<TensorLayout> layouts_of_results(const Call& call) const;
-  /// Whether a result is large enough that reusing the memory of an operand is worthwhile.
-  bool has_large_results(const Call& call) const;
+  /// Whether the results of such a call lie as the kernel writes them, and none is so large that its memory is worth taking over.
+  bool may_be_prepared(const Call& call) const;
   /// Makes the results of a call that is laid out and not launched.
   void make_unread_results(Call& call) const;
 

@@ -45,7 +45,11 @@ void Concats::add(const Group::Concat& concat, at::ScalarType type, at::IntArray
   for (size_t dim = 0; dim < part.size(); ++dim) strides[dim] *= dim < concat.dim ? count * bytes : bytes;
   const Ints steps = byte_strides_of(part, strides, concat.dim_of_axis, domain);
   char* memory = static_cast<char*>(result.tensor.mutable_data_ptr());
-  for (int64_t i = 0; i < count; ++i) parts_.push_back({memory + i * piece * bytes, steps});
+  for (int64_t i = 0; i < count; ++i) parts_.push_back({memory + i * piece * bytes, steps, results_.size() - 1, i * piece * bytes});
+}
+
+bool Concats::are_in_place() const {
+  return std::all_of(results_.begin(), results_.end(), [](const Result& result) { return result.copied.empty(); });
 }
 
 void Concats::for_each_tensor(c10::function_ref<void(const at::Tensor&)> see) const {

@@ -15,12 +15,19 @@ class Concats {
 
   struct Part {
     char* memory;
-    Ints steps;  // byte strides, by axis of the domain
+    Ints steps;          // byte strides, by axis of the domain
+    size_t result = 0;   // in place: the concat, and where in its memory the part begins
+    int64_t offset = 0;  // bytes
   };
   /// Indexed by Body::stores, beginning after those of Group::stores.
   c10::ArrayRef<Part> parts() const { return parts_; }
   /// Whether each part is dense, in the order of the domain.
   bool are_dense() const { return are_dense_; }
+  size_t size() const { return results_.size(); }
+  /// Whether all parts are at their place in the result.
+  bool are_in_place() const;
+  /// The layout of one concat's result, if it is in place.
+  TensorLayout layout_of(size_t concat) const { return TensorLayout::of(results_[concat].tensor); }
   /// The tensors that hold the parts.
   void for_each_tensor(c10::function_ref<void(const at::Tensor&)> see) const;
   /// The result of one concat, whose parts have been written. Call once.

@@ -9,6 +9,7 @@
 #include "codegen/passes/simplify.h"
 #include "codegen/passes/slices_to_concat.h"
 #include "codegen/passes/sums_of_slices.h"
+#include "codegen/passes/transposed_factors.h"
 
 #include <array>
 
@@ -33,6 +34,7 @@ constexpr std::array kPasses = {
     Pass{"common_subexpressions", common_subexpressions},
     Pass{"slices_to_concat", anywhere<slices_to_concat>, false},
     Pass{"sums_of_slices", sums_of_slices, false},
+    Pass{"transposed_factors", anywhere<transposed_factors>, false},
     Pass{"dead_code", anywhere<dead_code>},
 };
 

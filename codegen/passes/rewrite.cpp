@@ -33,6 +33,7 @@ std::shared_ptr<const Graph> rewritten(const Graph& graph, const Rewrite& rewrit
   const std::shared_ptr<Graph> copy = graph.copy();
   Graph& result = *copy;
   for (const auto& [i, instr] : rewrite.rebuilt) result.instrs.edit(i) = instr;
+  for (const auto& [i, value] : rewrite.values) result.values.edit(i) = value;
   const auto redirect = [&](ValueId& value) { value = rewrite.replacement_of(value); };
   const auto redirect_all = [&](std::vector<Arg>& args) {
     for (Arg& arg : args) {

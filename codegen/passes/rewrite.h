@@ -1,6 +1,6 @@
 #pragma once
-// The changes of a pass to a graph, as data: values that are replaced by others, instrs that are removed, and instrs that are replaced by
-// others with the same results. Nothing else may change. Value ids are stable: an id means the same tensor in the rewritten graph as in the
+// The changes of a pass to a graph, as data: values that are replaced by others or get another layout, instrs that are removed, and instrs
+// that are replaced by others with the same results. Nothing else may change. Value ids are stable: an id means the same tensor in the rewritten graph as in the
 // captured one.
 
 #include "hindcast/graph.h"
@@ -20,7 +20,8 @@ struct Rewrite {
   Replacements replaced;
   std::unordered_set<uint32_t> removed;  // instrs
   std::unordered_map<uint32_t, capture::Instr> rebuilt;
-  std::map<std::string, uint32_t> reasons;  // for logs: each kind of change, and how often it was made
+  std::unordered_map<uint32_t, capture::Value> values;  // by ValueId: with another layout
+  std::map<std::string, uint32_t> reasons;              // for logs: each kind of change, and how often it was made
 
   bool empty() const { return replaced.empty() && removed.empty() && rebuilt.empty(); }
   capture::ValueId replacement_of(capture::ValueId value) const;

@@ -30,7 +30,8 @@ class PreparedCall {
   virtual at::Tensor make_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type) const = 0;
 
   std::vector<TensorLayout> results;  // by Step::outputs
-  std::optional<int64_t> view_at;     // for a view, which runs nothing: its byte offset in the memory of the step's first argument
+  /// By Step::outputs, for views, which run nothing: byte offsets in the memory of the step's first argument. Empty for other calls.
+  std::vector<int64_t> views_at;
 };
 
 }  // namespace hindcast::codegen

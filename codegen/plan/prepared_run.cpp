@@ -37,6 +37,8 @@ at::Tensor with_layout(const at::Tensor& tensor, const TensorLayout& layout) {
   return at::empty_strided(layout.sizes, layout.strides, layout.type).copy_(tensor);
 }
 
+bool is_view(const PreparedCall& call) { return !call.views_at.empty(); }
+
 bool may_be_prepared(const Plan& plan) {
   return !plan.is_as_captured() && plan.sizes_to_bind().empty() &&
          std::none_of(plan.steps().begin(), plan.steps().end(), [](const Step& step) { return step.kind == capture::InstrKind::Event; });
@@ -77,7 +79,7 @@ class PreparedRun::Recording {
     for (uint32_t i = 0; i < calls_.size(); ++i) {
       made->items_.push_back(item_of(i));
       const PreparedCall* const call = made->items_.back().call.get();
-      if (call == nullptr || call->view_at) continue;
+      if (call == nullptr || is_view(*call)) continue;
       made->maker_ = call;
       ++calls;
     }
@@ -112,11 +114,13 @@ class PreparedRun::Recording {
     }
   }
 
-  // A view is prepared only if all its readers are. Goes backwards, so that readers are decided before the values that they read.
+  // Views are prepared only if all their readers are. Goes backwards, so that readers are decided before the values that they read.
   void choose_prepared() {
     is_prepared_.resize(calls_.size());
     for (size_t i = calls_.size(); i-- > 0;) {
-      if (calls_[i] && calls_[i]->view_at && !is_only_read_prepared(plan_.steps()[i].outputs[0])) calls_[i].reset();
+      const auto& outputs = plan_.steps()[i].outputs;
+      const auto is_wanted = [&](uint32_t slot) { return slot != kNoSlot && !is_only_read_prepared(slot); };
+      if (calls_[i] && is_view(*calls_[i]) && std::any_of(outputs.begin(), outputs.end(), is_wanted)) calls_[i].reset();
       is_prepared_[i] = calls_[i] != nullptr;
     }
   }
@@ -137,7 +141,7 @@ class PreparedRun::Recording {
       }
       return item;
     }
-    if (item.call->view_at) {
+    if (is_view(*item.call)) {
       item.inputs.push_back(step.args[0].slots[0]);
     } else {
       item.inputs.assign(step.inputs.begin(), step.inputs.end());
@@ -156,13 +160,16 @@ class PreparedRun::Recording {
     std::vector<size_t> last_read(plan_.slot_count());
     for (size_t i = made.items_.size(); i-- > 0;) {
       const Item& item = made.items_[i];
-      const size_t last = item.call && item.call->view_at ? std::max(i, last_read[item.results[0].slot]) : i;
+      size_t last = i;
+      if (item.call && is_view(*item.call)) {
+        for (const Result& view : item.results) last = std::max(last, view.slot == kNoSlot ? i : last_read[view.slot]);
+      }
       for (const SlotUse use : item.inputs) last_read[use.slot] = std::max(last_read[use.slot], last);
     }
     std::vector<Lifetime> placed;
     for (size_t i = 0; i < made.items_.size(); ++i) {
       Item& item = made.items_[i];
-      if (!item.call || item.call->view_at) continue;
+      if (!item.call || is_view(*item.call)) continue;
       for (Result& result : item.results) {
         if (!is_only_read_prepared(result.slot)) continue;
         const int64_t bytes = (std::max<int64_t>(result.layout.bytes(), 1) + kAligned - 1) / kAligned * kAligned;
@@ -226,11 +233,16 @@ void PreparedRun::run(const Plan& plan, Slots& slots, const capture::Env& env) c
       }
       continue;
     }
-    if (item.call->view_at) {
-      // The view's slot owns the base, whose own slot may be moved from by steps in between.
-      const uint32_t slot = item.results[0].slot;
-      slots[slot] = take(slots, item.inputs[0]);
-      address[slot] = address[item.inputs[0].slot] + *item.call->view_at;
+    if (is_view(*item.call)) {
+      // The views' slots own the base, whose own slot may be moved from by steps in between.
+      const at::Tensor base = take(slots, item.inputs[0]);
+      char* const begin_of_base = address[item.inputs[0].slot];
+      for (size_t k = 0; k < item.results.size(); ++k) {
+        const uint32_t slot = item.results[k].slot;
+        if (slot == kNoSlot) continue;
+        slots[slot] = base;
+        address[slot] = begin_of_base + item.call->views_at[k];
+      }
       continue;
     }
     addresses.clear();

@@ -52,8 +52,17 @@ class Numbers {
   const Env& env_;
 };
 
-// Computes the geometry of the view, as ATen's op of that name does; false if ATen must run, for example to raise its error.
-using Rule = bool(const at::Tensor& self, const Numbers& numbers, Geometry& result);
+// By result: most ops return one view.
+using Geometries = c10::SmallVector<Geometry, 1>;
+
+// Computes the geometry of the views, as ATen's op of that name does; false if ATen must run, for example to raise its error.
+using Rule = bool(const at::Tensor& self, const Numbers& numbers, Geometries& results);
+
+// For an op that returns one view.
+template <bool (*rule)(const at::Tensor& self, const Numbers& numbers, Geometry& result)>
+bool one(const at::Tensor& self, const Numbers& numbers, Geometries& results) {
+  return rule(self, numbers, results.emplace_back());
+}
 
 bool t(const at::Tensor& self, const Numbers&, Geometry& result) {
   if (self.dim() > 2) return false;
@@ -123,6 +132,46 @@ bool slice(const at::Tensor& self, const Numbers& numbers, Geometry& result) {
   return true;
 }
 
+// The part of `self` that begins at `start` in dim `dim`.
+Geometry piece_of(const at::Tensor& self, int64_t dim, int64_t start, int64_t size) {
+  Geometry piece = Geometry::of(self);
+  piece.offset += start * self.stride(dim);
+  piece.sizes[static_cast<size_t>(dim)] = size;
+  return piece;
+}
+
+bool split(const at::Tensor& self, const Numbers& numbers, Geometries& results) {
+  const int64_t size = numbers.at(1);
+  if (self.dim() == 0 || size <= 0) return false;
+  const int64_t dim = at::maybe_wrap_dim(numbers.at(2), self.dim()), all = self.size(dim);
+  for (int64_t start = 0; start == 0 || start < all; start += size)
+    results.push_back(piece_of(self, dim, start, std::min(size, all - start)));
+  return true;
+}
+
+bool split_with_sizes(const at::Tensor& self, const Numbers& numbers, Geometries& results) {
+  if (self.dim() == 0) return false;
+  const int64_t dim = at::maybe_wrap_dim(numbers.at(2), self.dim());
+  int64_t start = 0;
+  for (const int64_t size : numbers.list(1)) {
+    if (size < 0) return false;
+    results.push_back(piece_of(self, dim, start, size));
+    start += size;
+  }
+  return start == self.size(dim);
+}
+
+bool unbind(const at::Tensor& self, const Numbers& numbers, Geometries& results) {
+  if (self.dim() == 0) return false;
+  const int64_t dim = at::maybe_wrap_dim(numbers.at(1), self.dim());
+  for (int64_t i = 0; i < self.size(dim); ++i) {
+    Geometry& row = results.emplace_back(piece_of(self, dim, i, 1));
+    row.sizes.erase(row.sizes.begin() + dim);
+    row.strides.erase(row.strides.begin() + dim);
+  }
+  return true;
+}
+
 class PreparedView final : public PreparedCall {
  public:
   void run(char* const* /*addresses*/, const Env& /*env*/) const override {}
@@ -137,32 +186,46 @@ class ViewCall final : public OpCall {
 
   std::unique_ptr<const PreparedCall> prepare(const Step& step, Slots& slots, const Env& env) const override {
     const at::Tensor& self = slots[step.args[0].slots[0].slot];
-    Geometry geometry;
-    if (step.outputs[0] == kNoSlot || !is_plain(self) || self.is_conj() || self.is_neg()) return nullptr;
-    if (!rule_(self, Numbers(step, env), geometry)) return nullptr;
+    Geometries geometries;
+    if (!is_plain(self) || self.is_conj() || self.is_neg() || !finds(self, step, env, geometries)) return nullptr;
     auto prepared = std::make_unique<PreparedView>();
-    prepared->results = {{geometry.sizes, geometry.strides, self.scalar_type()}};
-    prepared->view_at = (geometry.offset - self.storage_offset()) * static_cast<int64_t>(self.element_size());
+    for (const Geometry& view : geometries) {
+      prepared->results.push_back({view.sizes, view.strides, self.scalar_type()});
+      prepared->views_at.push_back((view.offset - self.storage_offset()) * static_cast<int64_t>(self.element_size()));
+    }
     return prepared;
   }
 
   void run(const Step& step, Slots& slots, const Env& env) const override {
     const SlotUse use = step.args[0].slots[0];
     at::Tensor& self = slots[use.slot];
-    Geometry geometry;
-    if (!is_plain(self) || !rule_(self, Numbers(step, env), geometry)) return otherwise_->run(step, slots, env);
-    at::Tensor result;
-    if (use.last && self.use_count() == 1 && !self.unsafeGetTensorImpl()->autograd_meta()) {
-      result = std::move(self);  // no other owner, so it can be changed in place
-    } else {
-      result = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(self.storage()), self.key_set(), self.dtype());
-      if (use.last) self.reset();
+    Geometries geometries;
+    if (!is_plain(self) || !finds(self, step, env, geometries)) return otherwise_->run(step, slots, env);
+    at::Tensor base = use.last ? std::move(self) : self;
+    if (base.use_count() == 1 && geometries.size() == 1 && !base.unsafeGetTensorImpl()->autograd_meta()) {
+      set_geometry(base, geometries[0]);  // no other owner, so it can be changed in place
+      return put(std::move(base), 0, step, slots);
     }
-    result.unsafeGetTensorImpl()->set_sizes_and_strides(geometry.sizes, geometry.strides, geometry.offset);
-    if (step.outputs[0] != kNoSlot) slots[step.outputs[0]] = std::move(result);
+    for (size_t i = 0; i < geometries.size(); ++i) {
+      if (step.outputs[i] == kNoSlot) continue;
+      at::Tensor view =
+          at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()), base.key_set(), base.dtype());
+      set_geometry(view, geometries[i]);
+      put(std::move(view), i, step, slots);
+    }
   }
 
  private:
+  bool finds(const at::Tensor& self, const Step& step, const Env& env, Geometries& geometries) const {
+    return rule_(self, Numbers(step, env), geometries) && geometries.size() == step.outputs.size();
+  }
+  static void set_geometry(const at::Tensor& view, const Geometry& geometry) {
+    view.unsafeGetTensorImpl()->set_sizes_and_strides(geometry.sizes, geometry.strides, geometry.offset);
+  }
+  static void put(at::Tensor view, size_t output, const Step& step, Slots& slots) {
+    if (step.outputs[output] != kNoSlot) slots[step.outputs[output]] = std::move(view);
+  }
+
   // Whether this is a dense CPU or CUDA tensor of LibTorch's own class.
   static bool is_plain(const at::Tensor& tensor) {
     using enum c10::DispatchKey;
@@ -182,14 +245,17 @@ std::unique_ptr<const OpCall> make_view_call(const Step& step, std::unique_ptr<c
   static constinit base::MadeOnce<const Rules> made;
   const Rules& rules = made.by([] {
     return Rules{
-        {"aten::t", t},
-        {"aten::transpose.int", transpose},
-        {"aten::expand", expand},
-        {"aten::view", view},
-        {"aten::_unsafe_view", view},
-        {"aten::_reshape_alias", reshape_alias},
-        {"aten::select.int", select},
-        {"aten::slice.Tensor", slice},
+        {"aten::t", one<t>},
+        {"aten::transpose.int", one<transpose>},
+        {"aten::expand", one<expand>},
+        {"aten::view", one<view>},
+        {"aten::_unsafe_view", one<view>},
+        {"aten::_reshape_alias", one<reshape_alias>},
+        {"aten::select.int", one<select>},
+        {"aten::slice.Tensor", one<slice>},
+        {"aten::split.Tensor", split},
+        {"aten::split_with_sizes", split_with_sizes},
+        {"aten::unbind.int", unbind},
     };
   });
   const auto& name = step.op->operator_name();

@@ -1,6 +1,7 @@
 #include "engine/cuda_graphs/order_of_launches.h"
 
 #include "base/fork.h"
+#include "base/waits.h"
 
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -44,7 +45,8 @@ c10::Stream current(c10::Device device) { return c10::impl::VirtualGuardImpl(dev
 
 }  // namespace
 
-OrderOfLaunches::OrderOfLaunches(c10::Device device) : lock_(of(device).mutex), device_(device) {
+OrderOfLaunches::OrderOfLaunches(c10::Device device)
+    : lock_(base::locked_without_interpreter<std::mutex>(of(device).mutex)), device_(device) {
   DeviceState& last = of(device);
   if (last.stream && *last.stream != current(device)) last.event->block(current(device));
 }

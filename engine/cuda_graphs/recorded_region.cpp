@@ -8,6 +8,7 @@
 #include "codegen/kernel/operand_copies.h"
 #include "codegen/plan/execute.h"
 #include "engine/counters/stats_recorder.h"
+#include "engine/cuda_graphs/one_capture.h"
 #include "engine/cuda_graphs/order_of_launches.h"
 
 #include <ATen/ops/_foreach_copy.h>
@@ -246,6 +247,7 @@ bool RecordedRegion::record(const RegionCall& call) {
       inputs_[i].copy = like(tensor);
       tensor = inputs_[i].copy;
     }
+    const auto alone = one_capture();
     recording_ = backend_.record(region_.device, [&] {
       try {
         run_steps(call, slots);

@@ -188,13 +188,15 @@ std::string made_by(const capture::Graph& graph, uint32_t value) {
 
 }  // namespace
 
-std::string why_not_recorded_plan(const codegen::Plan& plan) {
+std::string why_not_recorded_plan(const codegen::Plan& plan, c10::Device device) {
   const capture::Graph& graph = plan.graph();
   const std::vector<bool> is_constant = find_constant_numbers(graph);
   std::vector<bool> is_constant_slot(plan.slot_count());
   for (uint32_t i = 0; i < graph.values.size(); ++i) {
     const uint32_t slot = plan.slot_of({i});
-    if (slot == kNoSlot || !graph.values[i].defined || !graph.values[i].device.is_cpu()) continue;
+    if (slot == kNoSlot || !graph.values[i].defined) continue;
+    if (!graph.values[i].device.is_cpu() && graph.values[i].device != device) return "it has tensors of several devices";
+    if (!graph.values[i].device.is_cpu()) continue;
     if (!is_constant[i]) return "it has a tensor of the CPU" + made_by(graph, i);
     is_constant_slot[slot] = true;
   }

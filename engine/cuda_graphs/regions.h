@@ -38,7 +38,7 @@ inline constexpr uint32_t kFewestCalls = 4;
 /// `changing`: slots of host scalars that change between training steps.
 Regions find_regions(const BackwardPlan& plan, const std::vector<uint32_t>& changing = {});
 
-/// Why a whole plan without events cannot be captured into one CUDA graph; empty if it can.
-std::string why_not_recorded_plan(const codegen::Plan& plan);
+/// Why a whole plan without events cannot be captured into one CUDA graph of the device; empty if it can.
+std::string why_not_recorded_plan(const codegen::Plan& plan, c10::Device device);
 
 }  // namespace hindcast::engine

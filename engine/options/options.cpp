@@ -24,7 +24,7 @@ namespace {
 template <int kWhich>
 const Compiler& of_the_engine() {
   static constinit base::MadeOnce<const Compiler> compiler;
-  return compiler.get(Compiler::Function([](const auto&) { return std::vector<SegmentFunction>(); }), 0);
+  return compiler.by([] { return Compiler(Compiler::Function([](const auto&) { return std::vector<SegmentFunction>(); }), 0); });
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "codegen/kernel/backend.h"
 #include "engine/counters/stats_recorder.h"
 #include "engine/cuda_graphs/delivery.h"
+#include "engine/cuda_graphs/one_capture.h"
 #include "engine/cuda_graphs/order_of_launches.h"
 #include "engine/cuda_graphs/regions.h"
 #include "engine/optim/changed.h"
@@ -51,6 +52,11 @@ std::string why_no_place_for(const Tensors& inputs, c10::Device device) {
 
 detail::FunctionCall on(const Tensors& inputs, const detail::FunctionCall& call) {
   return {inputs, call.facts, call.is_static, call.function, call.has_owner};
+}
+
+void wait_for_current_stream(c10::Device device) {
+  const c10::impl::VirtualGuardImpl streams(device.type());
+  streams.synchronizeStream(streams.getStream(device));
 }
 
 }  // namespace
@@ -108,6 +114,9 @@ void RecordedSteps::forget(One& one) {
     } catch (const std::exception&) {  // the device is lost: whatever uses it next reports that
     }
     update_.let_go(one.factor);
+    // This may have copied the norm on the current stream. The graph waits for the stream of its last launch only, and LibTorch unmaps
+    // expandable segments without waiting.
+    if (order) wait_for_current_stream(one.factor.norm.device());
   }
   one.factor = {};
   one.output = {};
@@ -155,7 +164,7 @@ RecordedSteps::One& RecordedSteps::find_or_watch(const StepByParts& step, const 
   all_.front()->facts = step.call.facts;
   all_.front()->plan = hit.plan;
   all_.front()->sizes = hit.sizes;
-  if (std::string why = why_not_recorded_plan(*hit.plan); !why.empty()) {
+  if (std::string why = why_not_recorded_plan(*hit.plan, step.trained[0].device()); !why.empty()) {
     all_.front()->is_given_up = true;
     give_up(std::move(why));
   }
@@ -246,6 +255,7 @@ bool RecordedSteps::capture(const StepByParts& step, One& one, const codegen::Ba
     set_gradients(step.trained, {});
   };
   try {
+    const auto alone = one_capture();
     one.recording = backend.record(step.trained[0].device(), [&] {
       try {
         one.output = step.run(on(one.inputs, step.call));

@@ -374,8 +374,12 @@ class OptimizerInPython final : public OptimizerStep {
   void step() override {
     last_ = gather_all(has_gradient);
     if (!last_) HC_UNSUPPORTED("the optimizer is observed, maximizes, or has settings or state that kernels do not know");
+    const std::vector<at::Tensor> counts = counts_now();
     const StepOutcome outcome = run_step(last_->of, last_->groups, clip_);
-    if (outcome.error) std::rethrow_exception(outcome.error);
+    if (outcome.error) {
+      set_counts(counts);  // a step is counted before its kernels are launched
+      std::rethrow_exception(outcome.error);
+    }
     if (!outcome.is_done) HC_UNSUPPORTED("gradients are clipped by PyTorch's own function");
     factor_ = {outcome.norm, outcome.factor.factor, outcome.factor.as_float};
     if (const std::string why = note(outcome.updated); !why.empty())
@@ -447,6 +451,24 @@ class OptimizerInPython final : public OptimizerStep {
     // With `maximize`, the factor would be a new tensor in each step.
     if (std::any_of(groups->begin(), groups->end(), [](const GatheredGroup& group) { return group.maximize; })) return std::nullopt;
     return GatheredStep{of, std::move(*groups)};
+  }
+
+  // Copies of the step counts.
+  std::vector<at::Tensor> counts_now() const {
+    std::vector<at::Tensor> counts;
+    for (const GatheredGroup& group : last_->groups) {
+      for (const at::Tensor& steps : group.steps) counts.push_back(steps.is_cpu() ? steps.clone() : at::Tensor());
+    }
+    return counts;
+  }
+  void set_counts(const std::vector<at::Tensor>& counts) const {
+    auto count = counts.begin();
+    for (const GatheredGroup& group : last_->groups) {
+      for (const at::Tensor& steps : group.steps) {
+        if (count->defined()) steps.copy_(*count);
+        ++count;
+      }
+    }
   }
 
   // Why a parameter was not updated; empty if all were.

@@ -1,6 +1,7 @@
 #include "python/csrc/callbacks.h"
 
 #include "base/fork.h"
+#include "base/waits.h"
 #include "capture/function/kept_tensors.h"
 #include "capture/graph/known_op.h"
 #include "capture/recorder/tracing_tensor.h"
@@ -78,6 +79,28 @@ template <class Function>
 Function python_function(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
 }
+
+// A thread with the GIL waits without it for a lock whose holder may need the GIL.
+void wait_without_gil(void (*wait)(void*), void* argument) {
+  struct Functions {
+    int (*has_gil)() = python_function<int (*)()>("PyGILState_Check");
+    void* (*release)() = python_function<void* (*)()>("PyEval_SaveThread");
+    void (*take)(void*) = python_function<void (*)(void*)>("PyEval_RestoreThread");
+  };
+  static constinit base::MadeOnce<const Functions> made;
+  const Functions& python = made.get();
+  if (python.has_gil == nullptr || python.release == nullptr || python.take == nullptr || python.has_gil() == 0) return wait(argument);
+  void* const thread = python.release();
+  try {
+    wait(argument);
+  } catch (...) {
+    python.take(thread);
+    throw;
+  }
+  python.take(thread);
+}
+
+[[maybe_unused]] const bool waits_without_gil = (base::wait_without_interpreter_by(wait_without_gil), true);
 
 void throw_if_raised(const c10::IValue& error) {
   if (!error.isNone()) throw PythonError(error.toStringRef());

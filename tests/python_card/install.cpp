@@ -16,6 +16,7 @@ void keep_text(std::string_view) {}
 
 TORCH_LIBRARY_FRAGMENT(hindcast, m) {
   m.def("install_fake_card() -> ()", &hindcast::tests::install_fake_card);
+  m.def("fail_captured_launch_on_fake_card(int n) -> ()", &hindcast::tests::fail_captured_launch);
   m.def("take_errors_of_fake_card() -> str[]", [] {
     std::vector<std::string> errors = hindcast::tests::take_graph_errors();
     for (std::string& error : hindcast::tests::take_unordered()) errors.push_back(std::move(error));

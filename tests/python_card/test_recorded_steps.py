@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import threading
 import weakref
 
 import card
@@ -382,3 +383,65 @@ def test_a_loss_that_contains_gradients():
 def test_bad_options(name, value, error):
     with pytest.raises(error, match=f"train_step: {name} is {value!r}, expected"):
         Lanes(**{name: value})
+
+
+def test_a_launch_that_fails_within_a_capture_counts_no_step():
+    def train(graphs):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6)).to(DEVICE)
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+        step = hindcast.train_step(
+            optimizer,
+            lambda x, y: (net(x) - y).square().mean(),
+            clip_grad_norm=hindcast.ClipGradNorm(0.3),
+            cuda_graphs=graphs,
+            async_=False,
+        )
+        for number in range(12):
+            torch.manual_seed(number)
+            step(torch.randn(5, 6).to(DEVICE), torch.randn(5, 6).to(DEVICE))
+        assert [state["step"].item() for state in optimizer.state.values()] == [12] * 4
+        return step.stats()["cuda_graph_launches"], [parameter.detach().cpu() for parameter in net.parameters()]
+
+    _, expected = train(graphs=False)
+    launches, _ = train(graphs=True)
+    assert launches > 0
+    for failing in range(1, 12):
+        torch.ops.hindcast.fail_captured_launch_on_fake_card(failing)
+        _, seen = train(graphs=True)
+        torch.ops.hindcast.fail_captured_launch_on_fake_card(0)
+        torch.testing.assert_close(seen, expected)
+    card.take_errors()
+
+
+def test_two_threads_record_steps():
+    """One captures without the GIL, which it needs at the end of each part; the other has the GIL when it waits for its own capture."""
+    barrier, errors, launches = threading.Barrier(2), [], []
+
+    def train(number):
+        try:
+            torch.manual_seed(number)
+            net = nn.Sequential(*[layer for _ in range(3) for layer in (nn.Linear(6, 6), nn.Tanh())]).to(DEVICE)
+            step = hindcast.train_step(
+                torch.optim.Adam(net.parameters(), lr=0.01),
+                lambda x, y: (net(x) - y).square().mean(),
+                clip_grad_norm=hindcast.ClipGradNorm(0.3),
+                cuda_graphs=True,
+                async_=False,
+            )
+            x, y = torch.randn(5, 6).to(DEVICE), torch.randn(5, 6).to(DEVICE)
+            for _ in range(12):
+                barrier.wait()
+                step(x, y)
+            launches.append(step.stats()["cuda_graph_launches"])
+        except BaseException as error:
+            barrier.abort()
+            errors.append(error)
+
+    threads = [threading.Thread(target=train, args=(number,), daemon=True) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not errors, errors[0]
+    assert len(launches) == 2 and all(launches), launches

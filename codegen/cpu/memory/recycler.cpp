@@ -42,7 +42,7 @@ size_t Recycler::default_held() {
 
 Recycler& Recycler::of_process() {
   static constinit base::MadeOnce<Recycler> recycler;
-  return recycler.get(Limits{});
+  return recycler.by([] { return Recycler(Limits{}); });
 }
 
 Recycler::Recycler(Limits limits) : limits_(limits) {

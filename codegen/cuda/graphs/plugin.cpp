@@ -27,19 +27,12 @@ namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
-// The stream for captures. The program never gets this stream, since work that it enqueued there would be captured too. One capture at a
-// time uses it.
-struct StreamOfCaptures {
-  std::mutex mutex;
-  cudaStream_t stream = nullptr;  // made in the first capture
-
-  static StreamOfCaptures& of(c10::DeviceIndex device) {
-    static auto& all_mutex = *new std::mutex;
-    static auto* all = new std::map<c10::DeviceIndex, StreamOfCaptures>;
-    const std::lock_guard lock(all_mutex);
-    return (*all)[device];
-  }
-};
+// The stream for captures, one per device, made in the first capture. The program never gets this stream, since work that it enqueued there
+// would be captured too.
+cudaStream_t& stream_of_captures(c10::DeviceIndex device) {
+  static auto* all = new std::map<c10::DeviceIndex, cudaStream_t>;
+  return (*all)[device];
+}
 
 // A pool id that is not LibTorch's: those are counted from 1 on, in either half of the pair.
 c10::MempoolId_t new_pool() {
@@ -107,21 +100,20 @@ class Graph final : public CapturedGraph {
     TORCH_CHECK(allocator::name() == "native" && allocator::isEnabled(),
                 "hindcast records with the allocator that LibTorch has built in, and with its cache alone; this one is ",
                 allocator::name());
-    StreamOfCaptures& captures = StreamOfCaptures::of(device);
-    const std::lock_guard lock(captures.mutex);
     const c10::cuda::CUDAGuard on_device(device);
     const Relaxed relaxed;
-    if (captures.stream == nullptr) C10_CUDA_CHECK(cudaStreamCreateWithFlags(&captures.stream, cudaStreamNonBlocking));
-    const c10::cuda::CUDAStreamGuard on_stream(c10::cuda::getStreamFromExternal(captures.stream, device));
+    cudaStream_t& stream = stream_of_captures(device);
+    if (stream == nullptr) C10_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    const c10::cuda::CUDAStreamGuard on_stream(c10::cuda::getStreamFromExternal(stream, device));
     try {
-      forget_work_spaces_of(captures.stream);
-      capture(captures.stream, give);
+      forget_work_spaces_of(stream);
+      capture(stream, give);
       // Memory that a library allocates from the driver inside the graph and does not free is freed at the next launch.
       C10_CUDA_CHECK(cudaGraphInstantiate(&executable_, graph_, cudaGraphInstantiateFlagAutoFreeOnLaunch));
       for (const auto& segment : allocator::snapshot(pool_, /*include_traces=*/false).segments) bytes_ += segment.total_size;
-      forget_work_spaces_of(captures.stream);
+      forget_work_spaces_of(stream);
     } catch (...) {
-      forget_work_spaces_of(captures.stream);
+      forget_work_spaces_of(stream);
       release();
       throw;
     }

@@ -172,6 +172,27 @@ TEST_P(Products, AreAddedToGradients) {
   });
 }
 
+/// The gradients of the pieces of `x`, which follow from a product, are concatenated.
+Tensors gates_behind_a_product(at::IntArrayRef sizes, int64_t dim, const at::TensorOptions& options) {
+  const at::Tensor x = near_leaf(sizes, options);
+  const auto pieces = (x * 2).chunk(2, dim);
+  const at::Tensor both = pieces[0].tanh() * pieces[1].sigmoid();
+  const int64_t depth = both.size(-1);
+  const at::Tensor weight = near_leaf({depth, depth + 3}, options);
+  (both.matmul(weight) * 0.5).sin().sum().backward();
+  return grads_of({x, weight});
+}
+
+TEST_P(Products, WhoseResultsAreConcatenated) {
+  for (const int64_t columns : {2, 12, 34, 64, 140}) {
+    SCOPED_TRACE(columns);
+    expect_near_grads([&](at::TensorOptions options) { return gates_behind_a_product({7, columns}, 1, options); });
+    expect_near_grads([&](at::TensorOptions options) { return gates_behind_a_product({6, columns}, 0, options); });
+    expect_near_grads([&](at::TensorOptions options) { return gates_behind_a_product({4, 5, columns}, 2, options); });
+    expect_near_grads([&](at::TensorOptions options) { return gates_behind_a_product({4, 5, columns}, 0, options); });
+  }
+}
+
 TEST_P(Products, OfNothing) {
   for (const Sizes& sizes : {Sizes{0, 4, 3}, {4, 0, 3}, {4, 3, 0}, {0, 0, 0}}) {
     SCOPED_TRACE(name_of(sizes));

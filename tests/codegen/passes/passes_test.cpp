@@ -73,6 +73,46 @@ void expect_same_results(const std::function<Tensors(at::TensorOptions)>& progra
   expect_near_grads(program, near);
 }
 
+// ---- transposed factors
+
+/// A cell whose weight is read by as many products as there are steps, from the outside or as a view of a wider tensor.
+Tensors recurrent(int steps, at::IntArrayRef state_sizes, int64_t width, at::TensorOptions options) {
+  const at::Tensor weight = near_leaf({width, width}, options), x = near_leaf(state_sizes, options);
+  at::Tensor state = x;
+  for (int i = 0; i < steps; ++i) state = at::linear(state, weight).tanh();
+  state.sum().backward();
+  return {x.grad(), weight.grad()};
+}
+
+Counts copies_of(int steps, int64_t width, const std::function<at::Tensor(const at::Tensor& weight)>& weight_of) {
+  const Tensors inputs = {at::randn({4, width}), at::randn({width, width})};
+  const ForwardProgram program(
+      [&](const Tensors& in) {
+        at::Tensor state = in[0], weight = weight_of(in[1]);
+        for (int i = 0; i < steps; ++i) state = at::linear(state, weight).tanh();
+        return Tensors{state};
+      },
+      inputs);
+  const auto is_copy = [](const std::string& name) { return name == "aten::t_copy"; };
+  return {0, static_cast<size_t>(std::count_if(program.left().begin(), program.left().end(), is_copy))};
+}
+
+TEST(TransposedFactors, AreCopiedOnce) {
+  const auto itself = [](const at::Tensor& weight) { return weight; };
+  EXPECT_EQ(copies_of(5, 32, itself), (Counts{0, 1}));
+  EXPECT_EQ(copies_of(3, 32, itself), (Counts{0, 0}));                                               // too few products
+  EXPECT_EQ(copies_of(5, 600, itself), (Counts{0, 0}));                                              // too large
+  EXPECT_EQ(copies_of(5, 32, [](const at::Tensor& weight) { return weight.t(); }), (Counts{0, 0}));  // as it is
+  EXPECT_EQ(copies_of(5, 32, [](const at::Tensor& weight) { return weight.t().contiguous().t(); }), (Counts{0, 0}));
+}
+
+TEST(TransposedFactors, ResultsDoNotChange) {
+  for (const int64_t width : {1, 2, 7, 32, 65}) {
+    SCOPED_TRACE(width);
+    expect_same_results([&](at::TensorOptions options) { return recurrent(6, {5, width}, width, options); }, {.units_in_double = 64});
+  }
+}
+
 // ---- simplify
 
 TEST(Simplify, AWeightsGradientTransposedTwice) {

@@ -175,6 +175,31 @@ TEST(PreparedRuns, KeepWhatIsViewed) {
   }
 }
 
+// Pieces of a tensor have no tensors of their own in a prepared run. Gradients of pieces are written to their places in the whole.
+TEST(PreparedRuns, OfPieces) {
+  const auto function = [](const Tensors& in) {
+    at::Tensor state = in[0].narrow(1, 0, 2) * 0.5;
+    Tensors all;
+    for (int i = 0; i < 3; ++i) {
+      const at::Tensor gates = at::linear(in[0], in[1].narrow(0, 0, 6)) + at::linear(state, in[1].narrow(0, 1, 6).narrow(1, 2, 2));
+      const auto pieces = gates.chunk(3, 1);
+      state = pieces[0].sigmoid() * state + pieces[1].tanh() * pieces[2].sigmoid();
+      all.push_back(state);
+    }
+    const auto rows = at::stack(all, 1).unbind(0);
+    const auto some = in[2].split_with_sizes({2, 0, 5});  // one is empty
+    return Tensors{rows[0] * rows[5], (rows[1] + some[0]).sin(), some[2].sin() * 2, some[1] + 1, rows[2]};
+  };
+  const auto compiled = aot_function(function, with_kernels_at_once());
+  for (int run = 0; run < kRuns; ++run) {
+    SCOPED_TRACE(run);
+    const Tensors inputs = inputs_of(6, static_cast<uint64_t>(run));
+    const Tensors ours = step([&](const Tensors&in) { return compiled(in); }, inputs), stock = step(function, inputs);
+    ASSERT_EQ(ours.size(), stock.size());
+    for (size_t i = 0; i < stock.size(); ++i) EXPECT_TRUE(at::allclose(ours[i], stock[i], 1e-4, 1e-5)) << i;
+  }
+}
+
 // Numbers may change in each call; so may sizes and dtypes of the same program.
 TEST(PreparedRuns, OfNumbersThatChange) {
   const auto function = [](const at::Tensor& x, double scale) {

@@ -19,6 +19,7 @@ namespace backend = codegen::cuda;
 
 std::atomic<uint64_t> moved = 0;
 std::string why_no_recordings;
+std::atomic<int64_t> launches_until_failure = 0;
 std::atomic<bool> captures_fail = false, program_records = false, moves_fail = false;
 
 const backend::Machine& emulator() { return cuda::emulator_machine(); }
@@ -63,6 +64,7 @@ class FakeRecording final : public codegen::Recording {
     return recording;
   }
   void add(const backend::Launch& launch) {
+    if (launches_until_failure > 0 && --launches_until_failure == 0) FakeGraph::refuse("a test wants it");
     KeptLaunch& kept = launches_.emplace_back(launch);
     launches_logged_.add(launch, &kept);
     FakeGraph::Work work{.what = "a kernel", .run = [&kept] { kept.run(); }};
@@ -166,6 +168,8 @@ ProgramRecords::~ProgramRecords() { program_records = false; }
 
 FailingMoves::FailingMoves() { moves_fail = true; }
 FailingMoves::~FailingMoves() { moves_fail = false; }
+
+void fail_captured_launch(int64_t n) { launches_until_failure = n; }
 
 FailingCaptures::FailingCaptures() { captures_fail = true; }
 FailingCaptures::~FailingCaptures() { captures_fail = false; }

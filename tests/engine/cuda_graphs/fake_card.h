@@ -44,6 +44,9 @@ class FailingMoves {
   FailingMoves& operator=(const FailingMoves&) = delete;
 };
 
+/// The n-th launch from now on within captures fails.
+void fail_captured_launch(int64_t n);
+
 /// While it lives, each capture fails at its end.
 class FailingCaptures {
  public:
