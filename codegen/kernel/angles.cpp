@@ -48,7 +48,7 @@ class Bounds {
     if (operand.kind == Operand::Kind::Load) {
       const BodyLoad& load = body_.loads[operand.index];
       if (load.type == at::kBool) return known(1);
-      if (load.pattern != AccessPattern::Broadcast || load.type == at::kLong) return std::nullopt;
+      if (load.pattern != AccessPattern::Broadcast || c10::isIntegralType(load.type, /*includeBool=*/false)) return std::nullopt;
     }
     return Bound{format("magnitude_of({})", name_of(operand)), std::numeric_limits<double>::quiet_NaN()};
   }

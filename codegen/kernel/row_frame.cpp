@@ -79,9 +79,11 @@ void RowFrame::lay_out_rows(const Call& call, Rows& rows) const {
   }
   rows.rows = make_nest(domain, row_axes_, steps);
   rows.columns = columns_of(domain, steps);
-  if (C10_UNLIKELY(rows.columns.size() > 2)) {  // because of loads that are broadcast within the row
+  if (C10_UNLIKELY(rows.columns.size() > 2)) {  // because of loads that are broadcast within the row, or among its channels
     for (size_t i = 0; i < loads_; ++i) {
-      if (group_.body.loads[i].pattern == AccessPattern::Dense) make_dense(rows.tensors[i], steps[i], domain);
+      const AccessPattern pattern = group_.body.loads[i].pattern;
+      if (pattern == AccessPattern::Dense) make_dense(rows.tensors[i], steps[i], domain);
+      if (pattern == AccessPattern::PerSegment) make_dense_by_channel(rows.tensors[i], steps[i], domain);
     }
     rows.columns = columns_of(domain, steps);
     rows.rows = make_nest(domain, row_axes_, steps);
@@ -90,6 +92,18 @@ void RowFrame::lay_out_rows(const Call& call, Rows& rows) const {
   for (const Loop& loop : rows.rows) rows.row_count *= loop.size;
   for (const at::Tensor& tensor : rows.tensors) rows.pointers.push_back(memory_of(tensor));
   refuse_empty(rows);
+}
+
+// A number for each row and channel.
+void RowFrame::make_dense_by_channel(at::Tensor& tensor, Ints& steps, at::IntArrayRef domain) const {
+  Ints sizes(domain.begin(), domain.end());
+  for (const uint8_t axis : column_axes_) {
+    if (!(group_.channels >> axis & 1)) sizes[axis] = 1;
+  }
+  make_dense(tensor, steps, sizes);
+  for (const uint8_t axis : column_axes_) {
+    if (!(group_.channels >> axis & 1)) steps[axis] = 0;
+  }
 }
 
 // The loops along a row. A sum may treat adjacent segments as one.

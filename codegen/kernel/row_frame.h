@@ -37,6 +37,7 @@ class RowFrame : public CallFrame {
 
  private:
   c10::SmallVector<Loop, 4> columns_of(at::IntArrayRef domain, c10::ArrayRef<Ints> steps) const;
+  void make_dense_by_channel(at::Tensor& tensor, Ints& steps, at::IntArrayRef domain) const;
   bool goes_as_captured(size_t load, at::IntArrayRef domain, const Ints& steps) const;
   Ints steps_of_result(size_t store, at::IntArrayRef domain, int64_t bytes) const;
   void refuse_empty(const Rows& rows) const;

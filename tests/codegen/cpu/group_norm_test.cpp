@@ -110,6 +110,27 @@ TEST(GroupNorm, AmongBroadcasts) {
       kOfDifferences);
 }
 
+// A factor for some of the channels' axes, also transposed: the weight has one number for each channel. The gradients of a factor of whole
+// groups, which the norm takes away, are nothing but rounding errors.
+TEST(GroupNorm, OfFactorsForPartsOfTheChannels) {
+  for (const at::DimVector& factor :
+       {at::DimVector{3, 1, 1}, {3, 4, 1}, {1, 4, 1}, {2, 1, 1, 1}, {2, 1, 4, 1}, {4, 1, 1, 1, 1}, {4, 1, 3, 1, 1}}) {
+    for (const bool is_transposed : {false, true}) {
+      SCOPED_TRACE(testing::Message() << at::IntArrayRef(factor) << is_transposed);
+      expect_near_grads(
+          [&](at::TensorOptions options) {
+            const auto x = near_leaf({4, 24, 81}, options), weight = near_leaf({24}, options);
+            auto scale = near_leaf(factor, options).detach();
+            if (is_transposed) scale = scale.transpose(0, 1).contiguous().transpose(0, 1);
+            const auto y = (x.view({4, 2, 3, 4, 81}) * scale).view({4, 24, 81});
+            at::group_norm(y, 2, weight).square().sum().backward();
+            return grads_of({x, weight});
+          },
+          kOfDifferences);
+    }
+  }
+}
+
 TEST(GroupNorm, AfterAnother) {
   expect_near_grads(
       [](at::TensorOptions options) {

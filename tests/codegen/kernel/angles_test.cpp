@@ -58,6 +58,21 @@ TEST(Angles, OverStrides) {
   });
 }
 
+// Angles of known size, times an integer per row.
+TEST(Angles, TimesIntegers) {
+  for (const at::ScalarType type : {at::kInt, at::kLong, at::kByte, at::kBool}) {
+    SCOPED_TRACE(c10::toString(type));
+    hindcast::reset();
+    const uint64_t before = hindcast::stats().compiler_failures;
+    expect_near_grads([&](at::TensorOptions options) {
+      const auto x = near_leaf({20, 33}, options), numbers = at::arange(20, type == at::kBool ? at::kLong : type).unsqueeze(1);
+      (x.tanh() * (type == at::kBool ? numbers > 4 : numbers)).sin().sum().backward();
+      return std::vector{x.grad()};
+    });
+    EXPECT_EQ(hindcast::stats().compiler_failures, before);
+  }
+}
+
 TEST(Angles, OverRows) {
   for (const double size : {1.0, 1e11}) {
     expect_near_grads([&](at::TensorOptions options) {
