@@ -163,7 +163,8 @@ std::optional<OpenGroup::Place> OpenGroup::find_place(const Member& member) cons
   return place_over(member, rows, numbers, true);
 }
 
-// A place for a pointwise op or a concat over the product's rows and columns. Rows may be split into dims, as for a linear layer with a 3-d input.
+// A place for a pointwise op or a concat over the product's rows and columns. Rows may be split into dims, as for a linear layer with a 3-d
+// input.
 std::optional<OpenGroup::Place> OpenGroup::place_behind_product(const Member& member) const {
   if (member.kind != Member::Kind::Pointwise && member.kind != Member::Kind::Concat) return std::nullopt;
   auto place = place_over(member, group_.domain, count_up(group_.domain.size()), false);

@@ -1,7 +1,7 @@
 #pragma once
 // The changes of a pass to a graph, as data: values that are replaced by others or get another layout, instrs that are removed, and instrs
-// that are replaced by others with the same results. Nothing else may change. Value ids are stable: an id means the same tensor in the rewritten graph as in the
-// captured one.
+// that are replaced by others with the same results. Nothing else may change. Value ids are stable: an id means the same tensor in the
+// rewritten graph as in the captured one.
 
 #include "hindcast/graph.h"
 

@@ -37,8 +37,9 @@ class CapturedGraph {
 
 struct CudaGraphsTable {
   uint32_t version;  // first in all versions
-  /// Captures the work that `give` enqueues. The process makes one capture at a time. `give` runs with a dedicated stream as the current one, in CUDA's thread-local capture mode.
-  /// Throws what `give` throws, and LibTorch's error if something cannot be captured; the current stream is restored in any case.
+  /// Captures the work that `give` enqueues. The process makes one capture at a time. `give` runs with a dedicated stream as the current
+  /// one, in CUDA's thread-local capture mode. Throws what `give` throws, and LibTorch's error if something cannot be captured; the current
+  /// stream is restored in any case.
   std::unique_ptr<CapturedGraph> (*capture)(c10::DeviceIndex device, c10::function_ref<void()> give);
   /// Frees the memory of destroyed graphs that LibTorch's allocator could not free at that time. Each capture() does so too.
   void (*give_back)();
