@@ -68,7 +68,11 @@ void RowFrame::lay_out_rows(const Call& call, Rows& rows) const {
       continue;
     }
     steps.push_back(byte_strides_of(rows.tensors.back(), group_.accesses[i], domain, call.env));
-    if (C10_UNLIKELY(!is_empty && !goes_as_captured(i, domain, steps.back()))) make_dense(rows.tensors.back(), steps.back(), domain);
+    if (C10_UNLIKELY(!is_empty && !goes_as_captured(i, domain, steps.back()))) {
+      // Layouts are guarded: the kernel would read one of several numbers.
+      HC_CHECK(group_.body.loads[i].pattern == AccessPattern::Dense, "a number per row or channel at capture has more numbers now");
+      make_dense(rows.tensors.back(), steps.back(), domain);
+    }
   }
   for (size_t i = 0; i < call.results.size(); ++i) {
     const BodyStore& store = group_.body.stores[i];

@@ -105,7 +105,9 @@ bool Family::confirm(const std::shared_ptr<Specialisation>& fitted) {
 void Family::refute(const std::shared_ptr<Specialisation>& fitted) {
   std::shared_ptr<Specialisation> former;  // destroyed after the lock is released, since that may free kernels
   const std::lock_guard lock(mutex_);
-  if (fitted_ == fitted && !is_fit_confirmed_) former = std::move(fitted_);
+  if (fitted_ != fitted || is_fit_confirmed_) return;
+  former = std::move(fitted_);
+  may_fit_ = ++refuted_ < kMostRefuted;  // such as a fit to sizes so small that a value has one element
 }
 
 void Family::on_programs(const Specialisation& specialisation) {
@@ -144,7 +146,7 @@ void Family::fit_to(const Specialisation& second) {
       continue;
     }
     has_degenerate = false;
-    const auto fitted = fit(*first, second, *values);
+    const auto fitted = fit(*first, second, *values, has_degenerate);
     if (!fitted) continue;
     HC_LOG(Aot, Info, "numbers of two programs are expressions of their sizes; a third size will tell");
     fitted->prove(*values);
@@ -161,11 +163,11 @@ void Family::fit_to(const Specialisation& second) {
 }
 
 // Returns nullptr if no common program exists.
-std::shared_ptr<Specialisation> Family::fit(const Specialisation& first, const Specialisation& second,
-                                            const std::vector<int64_t>& values) const {
+std::shared_ptr<Specialisation> Family::fit(const Specialisation& first, const Specialisation& second, const std::vector<int64_t>& values,
+                                            bool& is_too_small) const {
   const bool infers = options_.dynamic == Dynamic::Inferred;
   const auto fit_one = [&](const ProgramPair& known, const ProgramPair& other) {
-    return engine::fit({known.traced, first.returned()}, values, {other.traced, second.returned()}, infers);
+    return engine::fit({known.traced, first.returned()}, values, {other.traced, second.returned()}, infers, is_too_small);
   };
   const auto whole = second.whole(), whole_of_first = first.whole();
   if (whole->tangents != whole_of_first->tangents) return nullptr;

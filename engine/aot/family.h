@@ -55,9 +55,13 @@ class Family : public std::enable_shared_from_this<Family> {
   Sizes sizes_for(const capture::Facts& row) const;
 
  private:
+  static constexpr size_t kMostRefuted = 3;
+
   static bool may_be_compared(const Specialisation& second, const std::vector<int64_t>& values);
   void fit_to(const Specialisation& second);
-  std::shared_ptr<Specialisation> fit(const Specialisation& first, const Specialisation& second, const std::vector<int64_t>& values) const;
+  /// `is_too_small`: as for fit.h.
+  std::shared_ptr<Specialisation> fit(const Specialisation& first, const Specialisation& second, const std::vector<int64_t>& values,
+                                      bool& is_too_small) const;
   void set_fit(std::shared_ptr<Specialisation> fitted, bool may_be_another);
   /// Returns true the first time.
   bool confirm(const std::shared_ptr<Specialisation>& fitted);
@@ -76,6 +80,7 @@ class Family : public std::enable_shared_from_this<Family> {
   std::weak_ptr<Specialisation> found_late_;  // the argument of the last note_late_find()
   std::shared_ptr<Specialisation> fitted_;    // in all_ once a third size has confirmed it
   bool is_fit_confirmed_ = false;
+  size_t refuted_ = 0;  // fits
 };
 
 }  // namespace hindcast::engine

@@ -243,6 +243,15 @@ class Fitter {
     return std::nullopt;
   }
 
+  /// Guards that a size of 0 or 1 of a value stays so, as in a trace (Recorder::new_value). Returns false if such a size is another one in
+  /// the first program.
+  bool guard_small_sizes(const capture::Graph& graph) {
+    const auto guard = [&](ValueId id) { return !id.defined() || guard_small_sizes(graph.values[id.index]); };
+    return std::all_of(graph.inputs.begin(), graph.inputs.end(), guard) &&
+           std::all_of(graph.instrs.begin(), graph.instrs.end(),
+                       [&](const Instr& instr) { return std::all_of(instr.outputs.begin(), instr.outputs.end(), guard); });
+  }
+
   /// Adds guards: unchanged symbols keep their value, others are at least 2. Returns false if a size is 0 or 1.
   bool guard() {
     for (size_t s = 0; s < symbols_by_number_.size(); ++s) {
@@ -267,6 +276,17 @@ class Fitter {
 
  private:
   int64_t hint(size_t s) const { return symbols_.hint(symbols_by_number_[s]); }
+
+  bool guard_small_sizes(const capture::Value& value) {
+    for (const ExprId size : value.sizes) {
+      if (symbols_.is_constant(size) || symbols_.bound_by(size) != 0) continue;
+      const int64_t now = symbols_.hint(size), in_first = value_in_first(size).value_or(now);
+      if (std::min(now, in_first) > 1) continue;
+      if (now != in_first) return false;
+      symbols_.pin(size);
+    }
+    return true;
+  }
 
   std::optional<ExprId> of_symbol(size_t s, int64_t plain, int64_t now) {
     const ExprId id = symbols_by_number_[s];
@@ -295,7 +315,7 @@ class Fitter {
 }  // namespace
 
 std::optional<TracedProgram> fit(const TracedProgram& first, std::span<const int64_t> values_in_first, const TracedProgram& second,
-                                 bool infers) {
+                                 bool infers, bool& is_too_small) {
   TracedProgram fitted = copy_of(second);
   SymbolTable& symbols = *fitted.joint.graph->symbols;
   symbols.allow_unguarded_reads(false);
@@ -310,6 +330,8 @@ std::optional<TracedProgram> fit(const TracedProgram& first, std::span<const int
   relations.insert(relations.end(), both.relations().begin(), both.relations().end());
   symbols.set_relations(std::move(relations));
   if (!fitter.guard()) return std::nullopt;
+  is_too_small = !fitter.guard_small_sizes(*fitted.joint.graph);
+  if (is_too_small) return std::nullopt;
   return fitted;
 }
 

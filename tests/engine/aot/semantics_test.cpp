@@ -842,6 +842,29 @@ TEST(AotSemantics, ADimensionThatIsInferredBesideANumberIsFitted) {
   EXPECT_LE(f.core().programs().size(), 3U);
 }
 
+// Kernels are chosen for a value of one element. It must have one at all sizes that the fitted program serves.
+TEST(AotSemantics, ValuesOfOneElementAtTheFirstSizes) {
+  const auto function = [](const at::Tensor& x) {
+    const at::Tensor some = x.view({x.size(0), 1}).chunk(2).back().slice(0, 0, std::nullopt, 2);
+    return some * some.mean();
+  };
+  AotOptions options = exact();
+  options.fw_compiler = options.bw_compiler = compilers::fused();
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{5, 2, 6, 7, 6, 9, 8, 6}, {2, 3, 6, 7, 6, 9, 12, 9}, {7, 2, 3, 8, 7, 10}}) {
+    const auto f = aot_function(function, options);
+    for (int round = 0; round < 2; ++round) {
+      for (const int64_t n : sizes) {
+        const auto x = leaf({n});
+        const at::Tensor given = f(x), expected = function(x);
+        EXPECT_TRUE(at::allclose(given, expected)) << n;
+        EXPECT_TRUE(at::allclose(torch::autograd::grad({given.sum()}, {x})[0], torch::autograd::grad({expected.sum()}, {x})[0])) << n;
+      }
+    }
+    EXPECT_EQ(f.stats().eager, 0U);
+    EXPECT_LE(f.core().programs().size(), 6U);
+  }
+}
+
 // A size of 1 teaches nothing about other sizes.
 TEST(AotSemantics, SizesThatGrowFromOneAreFitted) {
   const auto function = [](const at::Tensor& x) { return x.reshape({x.size(0), -1, 4}).tanh() / x.size(0); };
