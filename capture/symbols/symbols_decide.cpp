@@ -85,7 +85,8 @@ void SymbolTable::record(Cmp cmp, ExprId a, ExprId b, bool outcome) {
   const bool is_number = cmp == Cmp::Equal && outcome && type(a) == ExprType::Int && (is_constant(a) || is_constant(b));
   const bool is_backed = bound_by(a) == 0 && bound_by(b) == 0;
   if (allows_unguarded_reads_ && is_number && is_backed && hint(a) > 1 && !(is_steady(a) && is_steady(b))) {
-    had_unguarded_read_ = true;
+    const ExprId read = is_constant(a) ? b : a;
+    if (std::ranges::find(unguarded_reads_, read) == unguarded_reads_.end()) unguarded_reads_.push_back(read);
     return;
   }
   const Relation relation{a, cmp, b, outcome};

@@ -1,6 +1,7 @@
 #include "codegen/partition/some_tangents.h"
 
 #include "capture/graph/accumulation.h"
+#include "capture/graph/args.h"
 #include "capture/graph/copy_graph.h"
 #include "capture/graph/known_op.h"
 #include "capture/ops/op_facts.h"
@@ -9,7 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <numeric>
 #include <unordered_map>
+#include <utility>
 
 namespace hindcast::codegen {
 
@@ -165,37 +168,87 @@ class SomeTangents {
     return true;
   }
 
-  // Makes contiguous zeros, whatever layout the value had. Returns false if the reader has strides among its arguments and would notice.
+  // Makes zeros with the order of dims in memory that the value had, which results of later operators follow, and expanded as it was.
+  // Returns false if the memory has gaps or overlaps and the reader has strides among its arguments.
   bool make_zeros(ValueId value, const Instr& reader) {
-    if (!is_contiguous(graph_.values[value.index]) && names_strides(reader)) return false;
-    const capture::Value& zeros = graph_.values[value.index];
-    static constinit capture::KnownOp op("aten::zeros");
+    const capture::Value zeros = graph_.values[value.index];
+    const size_t rank = zeros.sizes.size();
+    const auto is_expanded = [&](size_t dim) { return zeros.strides[dim] == 0 && graph_.symbols->hint(zeros.sizes[dim]) != 1; };
+    std::vector<size_t> order(rank);  // from the outermost dim to the innermost
+    std::iota(order.begin(), order.end(), size_t{0});
+    const auto sorted = std::stable_partition(order.begin(), order.end(), is_expanded);
+    std::stable_sort(sorted, order.end(), [&](size_t a, size_t b) { return zeros.strides[a] > zeros.strides[b]; });
+    capture::Value memory = zeros;
+    memory.is_view = false;
+    for (size_t i = 0; i < rank; ++i) memory.sizes[i] = is_expanded(order[i]) ? made_->symbols->integer(1) : zeros.sizes[order[i]];
+    memory.strides = contiguous(memory.sizes);
+    std::vector<int64_t> places(rank);  // by dim of the value
+    bool is_dense = true;
+    for (size_t i = 0; i < rank; ++i) {
+      places[order[i]] = static_cast<int64_t>(i);
+      const bool is_one = graph_.symbols->hint(memory.sizes[i]) == 1;
+      is_dense = is_dense && (is_one || memory.strides[i] == zeros.strides[order[i]]);
+    }
+    if (!is_dense && names_strides(reader)) return false;
+    const bool is_expanded_anywhere = memory.sizes != in_order(zeros.sizes, order);
+    const bool is_turned = !std::is_sorted(order.begin(), order.end());
+    ValueId made = is_turned || is_expanded_anywhere ? new_value(memory) : value;
+    static constinit capture::KnownOp zeros_op("aten::zeros"), permute("aten::permute"), expand("aten::expand");
+    Instr& instr = new_instr(reader, zeros_op, made);
+    instr.args.push_back(sizes_arg(memory.sizes));
+    for (const c10::IValue& option : {c10::IValue(zeros.dtype), c10::IValue(at::kStrided), c10::IValue(zeros.device), c10::IValue()})
+      instr.args.push_back(capture::constant(option));
+    if (is_turned) {
+      capture::Value turned = memory;
+      turned.is_view = true;
+      for (size_t dim = 0; dim < rank; ++dim) {
+        turned.sizes[dim] = memory.sizes[static_cast<size_t>(places[dim])];
+        turned.strides[dim] = memory.strides[static_cast<size_t>(places[dim])];
+      }
+      const ValueId from = std::exchange(made, is_expanded_anywhere ? new_value(turned) : value);
+      new_instr(reader, permute, made).args = {{capture::Arg::Kind::Value, {}, {from}, {}}, capture::constant(places)};
+    }
+    if (is_expanded_anywhere) {
+      new_instr(reader, expand, value).args = {
+          {capture::Arg::Kind::Value, {}, {made}, {}}, sizes_arg(zeros.sizes), capture::constant(/*implicit=*/false)};
+    }
+    state_[value.index].is_zero = false;
+    return true;
+  }
+
+  Instr& new_instr(const Instr& reader, capture::KnownOp& op, ValueId result) {
     Instr& made = made_->instrs.emplace_back();
     made.op = op.get();
     made.origin = reader.origin;
     made.formula = reader.formula;
-    made.args = {{capture::Arg::Kind::IntList, {}, {}, {}}};
-    made.args[0].exprs.append(zeros.sizes.begin(), zeros.sizes.end());
-    for (const c10::IValue& option : {c10::IValue(zeros.dtype), c10::IValue(at::kStrided), c10::IValue(zeros.device), c10::IValue()})
-      made.args.push_back({capture::Arg::Kind::Constant, option, {}, {}});
-    made.outputs = {value};
-    state_[value.index].is_zero = false;
-    return true;
+    made.outputs = {result};
+    return made;
+  }
+  ValueId new_value(const capture::Value& value) {
+    made_->values.push_back(capture::Value(value));
+    return {static_cast<uint32_t>(made_->values.size() - 1)};
+  }
+  static capture::Arg sizes_arg(const std::vector<capture::ExprId>& sizes) {
+    capture::Arg arg{capture::Arg::Kind::IntList, {}, {}, {}};
+    arg.exprs.append(sizes.begin(), sizes.end());
+    return arg;
+  }
+  static std::vector<capture::ExprId> in_order(const std::vector<capture::ExprId>& sizes, const std::vector<size_t>& order) {
+    std::vector<capture::ExprId> result;
+    for (const size_t dim : order) result.push_back(sizes[dim]);
+    return result;
+  }
+  std::vector<int64_t> contiguous(const std::vector<capture::ExprId>& sizes) const {
+    std::vector<int64_t> strides(sizes.size());
+    int64_t stride = 1;
+    for (size_t dim = sizes.size(); dim-- > 0; stride *= std::max<int64_t>(graph_.symbols->hint(sizes[dim]), 1)) strides[dim] = stride;
+    return strides;
   }
 
   static bool names_strides(const Instr& instr) {
     const auto names = [](const c10::OperatorHandle& op) { return capture::facts_of(op.operator_name()).has(OpFacts::Strides); };
     return (instr.op && names(*instr.op)) ||
            std::any_of(instr.views.begin(), instr.views.end(), [&](const capture::ViewStep& view) { return names(view.op); });
-  }
-  bool is_contiguous(const capture::Value& value) const {
-    int64_t stride = 1;
-    for (size_t dim = value.sizes.size(); dim-- > 0;) {
-      const int64_t size = graph_.symbols->hint(value.sizes[dim]);
-      if (size != 1 && value.strides[dim] != stride) return false;
-      stride *= std::max<int64_t>(size, 1);
-    }
-    return true;
   }
 
   const JointUses uses_;

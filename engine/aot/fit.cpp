@@ -208,7 +208,7 @@ TracedProgram copy_of(const TracedProgram& program) { return {with_numbers_as_sc
 class Fitter {
  public:
   Fitter(SymbolTable& symbols, std::span<const int64_t> first, const SymbolTable& plain_symbols)
-      : symbols_(symbols), plain_symbols_(plain_symbols), first_(first) {
+      : symbols_(symbols), plain_symbols_(plain_symbols), first_(first), reads_(symbols.unguarded_reads()) {
     for (size_t s = 0; s < symbols.size(); ++s) {
       const ExprId id{static_cast<uint32_t>(s)};
       if (symbols.expr(id).kind == capture::ExprKind::IntSymbol && symbols.bound_by(id) == 0) symbols_by_number_.push_back(id);
@@ -227,6 +227,10 @@ class Fitter {
     // only there.
     if (!symbols_.is_constant(own) && value_in_first(own) == plain) return own;
     if (now == plain) return symbols_.integer(now);
+    // The number may be what was read of a size, such as (s0 + 1)//2.
+    for (const ExprId read : reads_) {
+      if (symbols_.hint(read) == now && value_in_first(read) == plain) return read;
+    }
     for (size_t s = 0; s < symbols_by_number_.size(); ++s) {
       if (const auto found = of_symbol(s, plain, now)) return found;
     }
@@ -250,6 +254,21 @@ class Fitter {
     return std::all_of(graph.inputs.begin(), graph.inputs.end(), guard) &&
            std::all_of(graph.instrs.begin(), graph.instrs.end(),
                        [&](const Instr& instr) { return std::all_of(instr.outputs.begin(), instr.outputs.end(), guard); });
+  }
+
+  /// Guards what two traces say nothing about: a read size that was the same in both stays so, and reads that gave the same numbers in both
+  /// go on doing so.
+  void guard_reads() {
+    for (size_t i = 0; i < reads_.size(); ++i) {
+      const int64_t now = symbols_.hint(reads_[i]);
+      const auto in_first = value_in_first(reads_[i]);
+      if (in_first == now) symbols_.pin(reads_[i]);
+      for (size_t k = 0; k < i && in_first != now; ++k) {
+        if (symbols_.hint(reads_[k]) != now || value_in_first(reads_[k]) != in_first) continue;
+        symbols_.equal(reads_[k], reads_[i]);
+        break;
+      }
+    }
   }
 
   /// Adds guards: unchanged symbols keep their value, others are at least 2. Returns false if a size is 0 or 1.
@@ -309,6 +328,7 @@ class Fitter {
   const SymbolTable& plain_symbols_;
   const std::span<const int64_t> first_;
   std::vector<ExprId> symbols_by_number_;
+  const std::vector<ExprId> reads_;
   std::vector<int64_t> values_;
 };
 
@@ -332,6 +352,7 @@ std::optional<TracedProgram> fit(const TracedProgram& first, std::span<const int
   if (!fitter.guard()) return std::nullopt;
   is_too_small = !fitter.guard_small_sizes(*fitted.joint.graph);
   if (is_too_small) return std::nullopt;
+  if (infers) fitter.guard_reads();
   return fitted;
 }
 

@@ -150,8 +150,9 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   bool is_steady(ExprId id) const;
   /// The same; false for a symbol of another library.
   static bool is_steady(const c10::SymInt& size);
-  /// Whether a size was read as a number without a relation.
-  bool had_unguarded_read() const { return had_unguarded_read_; }
+  /// The sizes that were read as numbers without a relation.
+  const std::vector<ExprId>& unguarded_reads() const { return unguarded_reads_; }
+  bool had_unguarded_read() const { return !unguarded_reads_.empty(); }
   /// While alive, reading sizes leaves no relation.
   class Looking {
    public:
@@ -248,7 +249,8 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   size_t int_symbols_ = 0;
   size_t unbacked_symbols_ = 0;
   size_t float_symbols_ = 0;
-  bool allows_unguarded_reads_ = false, had_unguarded_read_ = false, is_looked_at_ = false;
+  std::vector<ExprId> unguarded_reads_;  // without repetition
+  bool allows_unguarded_reads_ = false, is_looked_at_ = false;
 };
 
 /// Values of symbols, by number: of all, or of all up to some unbacked one.

@@ -29,7 +29,7 @@ _OPTIONS = (
 
 def _arguments_of(options: Optional[Mapping[str, Any]]) -> dict[str, Any]:
     """The arguments of aot_function."""
-    arguments = {"fallback_random": True, "dynamic": "inferred", **(options or {})}
+    arguments = {"fallback_random": True, **(options or {})}
     unknown = [name for name in arguments if name not in _OPTIONS]
     if unknown:
         raise ValueError(f"{_BACKEND}: options have {unknown[0]!r}; expected some of {', '.join(map(repr, _OPTIONS))}")
@@ -49,7 +49,9 @@ def _check_mode(mode: Optional[str]) -> None:
 
 # ---- sizes
 
-_ARITHMETIC = frozenset((operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg))
+_ARITHMETIC = frozenset(
+    (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, torch.sym_max, torch.sym_min)
+)
 _DIVISIONS = frozenset((operator.floordiv, operator.mod))
 _TAKE_SYMBOLS = frozenset(getattr(torch, name) for name in FUNCTIONS_WITH_SYMBOLS if hasattr(torch, name)) | {torch.full}
 
@@ -68,14 +70,11 @@ def _find_size(argument: fx.Node, tensors: Sequence[fx.Node]) -> Optional[tuple[
     return None
 
 
-def _may_be_symbol(number: fx.Node) -> bool:
-    """Whether all uses of the number accept a symbol. Where a tensor is expected, Python's binding passes another number."""
-    return all(map(functools.partial(_takes_symbol, number), number.users))
-
-
 def _rounds_as_python(division: fx.Node) -> bool:
     """Whether `//` or `%` rounds down where C++ rounds toward zero: the dividend is known not to be negative, the divisor to be positive."""
     dividend, divisor = map(_example, division.args)
+    if isinstance(dividend, torch.Tensor) or isinstance(divisor, torch.Tensor):
+        return True  # an operator, which gets the number
     is_natural = dividend >= 0 if isinstance(dividend, int) else dividend.node.expr.is_nonnegative
     return bool(is_natural) and isinstance(divisor, int) and divisor > 0
 
@@ -87,13 +86,33 @@ def _rounds_otherwise(number: fx.Node) -> bool:
     )
 
 
+def _is_arithmetic(user: fx.Node) -> bool:
+    return user.target in _ARITHMETIC and all(isinstance(_example(arg), (int, torch.SymInt)) for arg in user.args)
+
+
 def _takes_symbol(number: fx.Node, user: fx.Node) -> bool:
-    if user.target in _ARITHMETIC:
-        return all(isinstance(_example(arg), (int, torch.SymInt)) for arg in user.args) and _may_be_symbol(user)
+    """Where a tensor is expected, Python's binding passes another number."""
     if user.target is operator.getitem:
         index = user.args[1]
         return number is not index and not (isinstance(index, (tuple, list)) and number in index)  # only in slices
     return user.target in (METHODS_WITH_SYMBOLS if user.op == "call_method" else _TAKE_SYMBOLS)
+
+
+def _read_as_numbers(graph: fx.Graph, symbol: fx.Node) -> bool:
+    """Reads the symbol as a number for the operators that take only numbers. Returns False if more is computed with such a number: then the
+    sizes that were read do not tell which numbers a program has at other sizes."""
+    number, is_all = None, True
+    for user in list(symbol.users):
+        if _is_arithmetic(user):
+            is_all = _read_as_numbers(graph, user) and is_all
+        elif not _takes_symbol(symbol, user):
+            if number is None:
+                with graph.inserting_after(symbol):
+                    number = graph.call_function(int, (symbol,))
+            user.replace_input_with(symbol, number)
+            made = _example(user)
+            is_all = is_all and user.op != "output" and not isinstance(made, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool))
+    return is_all
 
 
 def _make_constants_by_operators(graph: fx.Graph) -> None:
@@ -106,26 +125,26 @@ def _make_constants_by_operators(graph: fx.Graph) -> None:
             node.target, node.args = torch.full, ((), *node.args)
 
 
-def _read_sizes_from_tensors(graph: fx.Graph) -> list[int]:
-    """Removes arguments that are sizes of others. Returns the numbers of the remaining ones."""
+def _read_sizes_from_tensors(graph: fx.Graph) -> tuple[list[int], bool]:
+    """Removes arguments that are sizes of others. Returns the numbers of the remaining ones, and whether all numbers that operators get are
+    sizes as they were read."""
     arguments = [node for node in graph.nodes if node.op == "placeholder"]
     tensors = [node for node in arguments if isinstance(_example(node), torch.Tensor)]
     first = next(node for node in graph.nodes if node.op != "placeholder")
-    stay = []
+    stay, is_all = [], True
     for number, argument in enumerate(arguments):
         found = _find_size(argument, tensors)
         if argument.users and found is not None and not _rounds_otherwise(argument):
             with graph.inserting_before(first):
-                if _may_be_symbol(argument):
-                    size = graph.call_function(torch.ops.aten.sym_size.int, found)
-                else:  # a number, unless hindcast finds that a symbol goes unnoticed
-                    size = graph.call_method("size", found)
+                size = graph.call_function(torch.ops.aten.sym_size.int, found)
+            size.meta = dict(argument.meta)
             argument.replace_all_uses_with(size)
+            is_all = _read_as_numbers(graph, size) and is_all
         if argument.users or argument in tensors:
             stay.append(number)
         else:
             graph.erase_node(argument)
-    return stay
+    return stay, is_all
 
 
 # ---- what a graph calls
@@ -198,19 +217,20 @@ def _sees_arguments_alone(gm: fx.GraphModule) -> bool:
 # ---- the backend
 
 
-def _function_of(gm: fx.GraphModule) -> tuple[Callable[..., Any], Optional[Callable[..., Any]]]:
-    """The graph as a function, and a function that picks its arguments out of Dynamo's; None: they are the same."""
+def _function_of(gm: fx.GraphModule) -> tuple[Callable[..., Any], Optional[Callable[..., Any]], bool]:
+    """The graph as a function; a function that picks its arguments out of Dynamo's, or None: they are the same; whether one program can be
+    inferred for all sizes from those at two."""
     count = len(gm.graph.find_nodes(op="placeholder"))
     if not any(isinstance(_example(node), torch.SymInt) for node in gm.graph.find_nodes(op="placeholder")):
         _ = gm.code  # Dynamo's graphs create their forward on demand
-        return gm.forward, None
+        return gm.forward, None, True
     graph = fx.Graph()  # a copy: the graph itself is Dynamo's, which may pass it to us once more
     graph.output(graph.graph_copy(gm.graph, val_map={}, return_output_node=False))
     _make_constants_by_operators(graph)
-    stay = _read_sizes_from_tensors(graph)
+    stay, is_all = _read_sizes_from_tensors(graph)
     for node in graph.nodes:
         node.meta.clear()  # Dynamo's fake tensors, which would live as long as the program
-    return fx.GraphModule(gm, graph).forward, None if len(stay) == count else _picker(stay)
+    return fx.GraphModule(gm, graph).forward, None if len(stay) == count else _picker(stay), is_all
 
 
 def _picker(stay: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
@@ -253,8 +273,8 @@ def dynamo_backend(
     why = _why_eager(gm)
     if why is not None:
         return _eagerly(gm, why, arguments)
-    function, picked = _function_of(gm)
-    compiled = aot_function(function, **arguments)
+    function, picked, may_be_inferred = _function_of(gm)
+    compiled = aot_function(function, **{"dynamic": "inferred" if may_be_inferred else "automatic", **arguments})
     if _sees_arguments_alone(gm):
         compiled.see_arguments_alone()
     if picked is None:

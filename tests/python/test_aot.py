@@ -1490,3 +1490,22 @@ def test_windows_of_one_tensor(writes):
     for _ in range(5):
         torch.testing.assert_close(gradient(compiled), gradient(function))
     assert compiled.stats()["hits"] == (0 if writes else 3)
+
+
+@pytest.mark.parametrize("compiler", ["eager", "fused"])
+def test_gradients_of_some_results_in_another_order_of_dims(compiler):
+    """The zeros in place of a missing gradient have the order of dims in memory that the gradient had: later operators name strides."""
+
+    def function(a):
+        product = a @ a
+        return product.transpose(0, 2), product * 3
+
+    def gradient(call, both):
+        a = torch.arange(8.0).view(2, 2, 2).requires_grad_()
+        turned, scaled = call(a)
+        loss = (scaled * torch.arange(8.0).view(2, 2, 2)).sum() + (turned.sum() if both else 0)
+        return torch.autograd.grad(loss, a)[0]
+
+    compiled = hindcast.aot_function(function, compiler, compiler, async_=False, back_off=False)
+    for both in (True, False, False, True, False):
+        torch.testing.assert_close(gradient(compiled, both), gradient(function, both))

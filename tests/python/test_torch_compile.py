@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import math
 import os
 import subprocess
 import sys
@@ -576,3 +577,29 @@ def test_buffers_are_updated_before_an_operator_raises():
         results.append([net.calls.clone(), net.norm.num_batches_tracked.clone(), net.norm.running_mean.clone()])
     for ours, stock in zip(*results):
         assert torch.allclose(ours, stock)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: a * (a.shape[0] % 2),
+        lambda a: a.roll((a.shape[0] + 1) // 2, 0),
+        lambda a: a.split((a.shape[0] + 1) // 2)[0] * 1,
+        lambda a: torch.nn.functional.interpolate(a[None, None], size=(a.shape[0] + 1) // 2),
+        lambda a: a[::2] * a[::2].shape[0],
+        lambda a: a * max(a.shape[0] // 3, 2),
+        lambda a: a * abs(a.shape[0] - 7),
+        lambda a: a + torch.eye((a.shape[0] + 1) // 2).sum() * math.sqrt(a.shape[0]),
+        lambda a: a % a.shape[0] + a // a.shape[0],
+    ],
+    ids=["odd", "roll", "split", "interpolate", "slice", "max", "abs", "eye", "tensors"],
+)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_numbers_computed_from_sizes(function, dynamic):
+    """At the first sizes, which are even, each number is a multiple of the size or a constant."""
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="hindcast", dynamic=dynamic, options={"async_": False, "back_off": False})
+    for _ in range(2):
+        for n in (4, 12, 8, 6, 7, 5, 9, 13, 3, 24):
+            a = torch.arange(1.0, n + 1)
+            assert_same([compiled(a)], [function(a)])
