@@ -149,7 +149,8 @@ TEST_F(RecordedTrainSteps, AParameterThatLiesElsewhereIsRecordedAgain) {
 // State allocated during the recording would lie in the graph's memory, and each launch would initialize it again.
 TEST_F(RecordedTrainSteps, StateMayBeMadeAnewAtAnyStep) {
   using namespace torch::optim;
-  for (const MakeOptimizer& make : {kAdam, of<SGD>(SGDOptions(0.1).momentum(0.9)), of<RMSprop>(RMSpropOptions(0.01).momentum(0.9).eps(1e-2))}) {
+  for (const MakeOptimizer& make :
+       {kAdam, of<SGD>(SGDOptions(0.1).momentum(0.9)), of<RMSprop>(RMSpropOptions(0.01).momentum(0.9).eps(1e-2))}) {
     for (const int at : {1, 3, 4, 5, 7}) {
       SCOPED_TRACE(at);
       expect_same_steps(
