@@ -57,9 +57,11 @@ class Worker final : private base::ForkLock {
     if (!helper.joinable() && !thread_.joinable()) return;
     const size_t helpers = helper.joinable() ? 1 : 0;
     waiters_ += helpers;
+    set_niceness(0);  // for the job that it runs
     changed_.wait(lock, [&] { return jobs_.empty() && !busy_; });
     is_over = true;
     waiters_ -= helpers;
+    if (waiters_ == 0) set_niceness(kNiceness);
     changed_.notify_all();
     lock.unlock();
     if (helpers != 0) helper.join();
@@ -84,6 +86,7 @@ class Worker final : private base::ForkLock {
  private:
   using Jobs = std::vector<std::shared_ptr<const Job>>;
   static constexpr size_t kFirstSweep = 64;
+  static constexpr int kNiceness = 10;
 
   bool has_room(size_t bytes) const { return bytes == 0 || waiting_bytes_ == 0 || waiting_bytes_ + bytes <= kMostWaitingBytes; }
 
@@ -114,10 +117,19 @@ class Worker final : private base::ForkLock {
   }
 
   void work() {
-    // Training has priority. On Linux, PRIO_PROCESS with a thread id sets that thread's niceness.
-    const auto thread = static_cast<id_t>(syscall(SYS_gettid));
-    setpriority(PRIO_PROCESS, thread, getpriority(PRIO_PROCESS, thread) + 10);
+    {
+      const std::lock_guard lock(mutex_);
+      id_of_thread_ = static_cast<id_t>(syscall(SYS_gettid));
+      niceness_of_program_ = getpriority(PRIO_PROCESS, id_of_thread_);
+      set_niceness(kNiceness);
+    }
     run_until(stopping_, /*yields=*/true);
+  }
+
+  // Training has priority over the worker's thread; nobody waits for a thread that gets no time. A process without the privilege to raise a
+  // thread's priority leaves it low. On Linux, PRIO_PROCESS with a thread id sets that thread's niceness. Requires the mutex.
+  void set_niceness(int niceness) const {
+    if (id_of_thread_ != 0) setpriority(PRIO_PROCESS, id_of_thread_, niceness_of_program_ + niceness);
   }
 
   // Runs jobs in order, one at a time with other threads. `yields`: takes none while somebody waits. The mutex guards `is_over`.
@@ -142,9 +154,16 @@ class Worker final : private base::ForkLock {
     }
   }
 
-  void before_fork() override { mutex_.lock(); }
-  void after_fork_in_parent() override { mutex_.unlock(); }
+  void before_fork() override {
+    mutex_.lock();
+    if (busy_) set_niceness(0);  // the fork waits until the thread is out of the compiler
+  }
+  void after_fork_in_parent() override {
+    if (busy_) set_niceness(kNiceness);
+    mutex_.unlock();
+  }
   void after_fork_in_child() override {
+    id_of_thread_ = 0;
     if (running_) jobs_.push_front(std::move(running_));
     running_ = nullptr;
     busy_ = false;
@@ -162,6 +181,8 @@ class Worker final : private base::ForkLock {
   size_t sweep_at_ = kFirstSweep;
   size_t waiters_ = 0;  // threads in wait()
   std::thread thread_;
+  id_t id_of_thread_ = 0;
+  int niceness_of_program_ = 0;
   bool busy_ = false, stopping_ = false, has_warned_ = false;
 };
 
