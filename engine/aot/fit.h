@@ -21,10 +21,10 @@ struct TracedProgram {
 };
 
 /// Returns `second` with its numbers replaced by expressions in its symbols. `first` is a program of the same function without symbols;
-/// `values_in_first` are the symbols' values there. Adds relations that keep each size at 2 or more, unchanged sizes at their value,
-/// and values' sizes of 0 and 1 as they are. Returns nullopt if the programs differ otherwise, or a number is no such expression. `infers`:
-/// the result may serve sizes at which it was not compared with a trace. `is_too_small`: set if there is no result because a value's size is
-/// 0 or 1 in one of the programs only, so that other sizes may do.
+/// `values_in_first` are the symbols' values there. Adds relations that keep each size at 2 or more, unchanged sizes at their value, and
+/// values' sizes of 0 and 1 as they are. Returns nullopt if the programs differ otherwise, or a number is no such expression. `infers`: the
+/// result may serve sizes at which it was not compared with a trace; relations then also keep what was read of sizes as it was seen to be.
+/// `is_too_small`: set if there is no result because a value's size is 0 or 1 in one of the programs only, so that other sizes may do.
 std::optional<TracedProgram> fit(const TracedProgram& first, std::span<const int64_t> values_in_first, const TracedProgram& second,
                                  bool infers, bool& is_too_small);
 
