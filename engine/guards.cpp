@@ -1,5 +1,5 @@
-#include "base/fork.h"
 #include "base/log.h"
+#include "base/never_freed.h"
 #include "engine/call_state.h"
 #include "engine/diagnosis/log_setup.h"
 #include "engine/options/use_options.h"
@@ -7,7 +7,6 @@
 #include "engine/takeover.h"
 #include "hindcast/hindcast.h"
 
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -31,16 +30,7 @@ struct Guard::Scope {
   Scope* outer = nullptr;
 
   // Never frees it: its thread still points to the options.
-  static void keep(std::shared_ptr<Scope> scope) {
-    struct Kept {
-      base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};
-      std::vector<std::shared_ptr<Scope>> scopes;
-    };
-    static constinit base::MadeOnce<Kept> made;
-    Kept& kept = made.get();
-    const std::lock_guard lock(kept.mutex);
-    kept.scopes.push_back(std::move(scope));
-  }
+  static void keep(std::shared_ptr<Scope> scope) { base::never_free(std::move(scope)); }
 
   // A hook may end the guard whose options its backward is reading. Such a guard is freed when this thread next makes or ends one outside
   // of a backward.

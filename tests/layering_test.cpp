@@ -456,7 +456,7 @@ TEST(Layering, CommentsWrapAt140Columns) {
 // If a process forks while another thread initialises a function's `static` object, the child waits for that thread for ever: MadeOnce.
 // Two plug-ins do without it, since a fork waits for their callers, and the bindings' Python objects, since Python's lock is held.
 TEST(Layering, ObjectsMadeOnFirstUseAreSafeAcrossForks) {
-  static const std::regex kStatic(R"(\s+static (const )?(auto|[A-Za-z_:]+(<.*>)?)[&*]? (const )?\w+ = [^0;]*(new |\[|\().*)");
+  static const std::regex kStatic(R"(\s+static (const )?(auto|[A-Za-z_:]+(<.*>)?)[&*]? (const )?\w+( = [^0;]*(new |\[|\(|").*|\(".*))");
   constexpr std::array<std::string_view, 4> kWithout = {"codegen/cpu/clang", "codegen/cuda/graphs", "base/fork.cpp",
                                                         "static Object* const"};
   constexpr std::string_view kTextOfReproducers = "same_every_time";

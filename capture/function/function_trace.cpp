@@ -599,9 +599,10 @@ Answer FunctionTrace::depends_on_data(const c10::OperatorHandle& op) {
   return returns_no_tensor(op);
 }
 
+static const c10::OperatorName kItem("aten::_local_scalar_dense", "");
+
 // The function's own item() and equal() are compared in every call (AskedNumber); one inside an autograd formula cannot be.
 Answer FunctionTrace::returns_no_tensor(const c10::OperatorHandle& op) {
-  static const c10::OperatorName kItem("aten::_local_scalar_dense", "");
   return is_forward_ && (op.operator_name() == kItem || is_comparison(op.operator_name())) ? Answer::Record : Answer::Refuse;
 }
 

@@ -9,9 +9,10 @@ namespace {
 
 enum class Kind : uint8_t { Other, Split, SplitWithSizes, View };
 
+const c10::OperatorName kSplit("aten::unsafe_split", "Tensor"), kSplitWithSizes("aten::unsafe_split_with_sizes", ""),
+    kView("aten::_unsafe_view", "");
+
 Kind kind_of(const ViewStep& step) {
-  static const c10::OperatorName kSplit("aten::unsafe_split", "Tensor"), kSplitWithSizes("aten::unsafe_split_with_sizes", ""),
-      kView("aten::_unsafe_view", "");
   const c10::OperatorName& name = step.op.operator_name();
   if (name == kSplit) return Kind::Split;
   if (name == kSplitWithSizes) return Kind::SplitWithSizes;

@@ -497,8 +497,9 @@ void Recorder::check_settings() {
     refuse("it changes a setting that operators read (default dtype, determinism, precision, cuDNN, oneDNN, denormals)");
 }
 
+static const c10::OperatorName kMkldnnRnn("aten::mkldnn_rnn_layer", "");
+
 void Recorder::check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs) {
-  static const c10::OperatorName kMkldnnRnn("aten::mkldnn_rnn_layer", "");
   if (op.operator_name() == kMkldnnRnn)
     refuse(op, "gives its backward what it needs only where grad mode is on, and programs run with it off");
   // Whether the formula seeds the generator before it draws cannot be detected.

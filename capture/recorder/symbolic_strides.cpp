@@ -50,10 +50,11 @@ std::vector<c10::SymInt> symbolic_strides(c10::IntArrayRef sizes_now, c10::IntAr
   return result;
 }
 
+static const c10::OperatorName kSlice("aten::slice", "Tensor"), kSplit("aten::split", "Tensor"),
+    kSplitWithSizes("aten::split_with_sizes", "");
+
 void note_whether_whole(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, const TracingTensor& whole,
                         const TracingTensor& part) {
-  static const c10::OperatorName kSlice("aten::slice", "Tensor"), kSplit("aten::split", "Tensor"),
-      kSplitWithSizes("aten::split_with_sizes", "");
   const c10::OperatorName& name = op.operator_name();
   if (name != kSlice && name != kSplit && name != kSplitWithSizes) return;
   const int64_t dim = inputs[name == kSlice ? 1 : 2].toInt(), dims = static_cast<int64_t>(whole.sizes.size());

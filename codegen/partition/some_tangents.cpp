@@ -7,6 +7,8 @@
 #include "capture/ops/op_facts.h"
 #include "codegen/partition/joint_uses.h"
 
+#include <c10/util/strides.h>
+
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -191,26 +193,25 @@ class SomeTangents {
     }
     if (!is_dense && names_strides(reader)) return false;
     const bool is_expanded_anywhere = memory.sizes != in_order(zeros.sizes, order);
-    const bool is_turned = !std::is_sorted(order.begin(), order.end());
-    ValueId made = is_turned || is_expanded_anywhere ? new_value(memory) : value;
+    const bool is_permuted = !std::is_sorted(order.begin(), order.end());
+    ValueId made = is_permuted || is_expanded_anywhere ? new_value(memory) : value;
     static constinit capture::KnownOp zeros_op("aten::zeros"), permute("aten::permute"), expand("aten::expand");
     Instr& instr = new_instr(reader, zeros_op, made);
     instr.args.push_back(sizes_arg(memory.sizes));
     for (const c10::IValue& option : {c10::IValue(zeros.dtype), c10::IValue(at::kStrided), c10::IValue(zeros.device), c10::IValue()})
       instr.args.push_back(capture::constant(option));
-    if (is_turned) {
-      capture::Value turned = memory;
-      turned.is_view = true;
+    if (is_permuted) {
+      capture::Value permuted = memory;
+      permuted.is_view = true;
       for (size_t dim = 0; dim < rank; ++dim) {
-        turned.sizes[dim] = memory.sizes[static_cast<size_t>(places[dim])];
-        turned.strides[dim] = memory.strides[static_cast<size_t>(places[dim])];
+        permuted.sizes[dim] = memory.sizes[static_cast<size_t>(places[dim])];
+        permuted.strides[dim] = memory.strides[static_cast<size_t>(places[dim])];
       }
-      const ValueId from = std::exchange(made, is_expanded_anywhere ? new_value(turned) : value);
-      new_instr(reader, permute, made).args = {{capture::Arg::Kind::Value, {}, {from}, {}}, capture::constant(places)};
+      const ValueId from = std::exchange(made, is_expanded_anywhere ? new_value(permuted) : value);
+      new_instr(reader, permute, made).args = {capture::tensor(from), capture::constant(places)};
     }
     if (is_expanded_anywhere) {
-      new_instr(reader, expand, value).args = {
-          {capture::Arg::Kind::Value, {}, {made}, {}}, sizes_arg(zeros.sizes), capture::constant(/*implicit=*/false)};
+      new_instr(reader, expand, value).args = {capture::tensor(made), sizes_arg(zeros.sizes), capture::constant(/*implicit=*/false)};
     }
     state_[value.index].is_zero = false;
     return true;
@@ -239,10 +240,10 @@ class SomeTangents {
     return result;
   }
   std::vector<int64_t> contiguous(const std::vector<capture::ExprId>& sizes) const {
-    std::vector<int64_t> strides(sizes.size());
-    int64_t stride = 1;
-    for (size_t dim = sizes.size(); dim-- > 0; stride *= std::max<int64_t>(graph_.symbols->hint(sizes[dim]), 1)) strides[dim] = stride;
-    return strides;
+    std::vector<int64_t> hints;
+    for (const capture::ExprId size : sizes) hints.push_back(graph_.symbols->hint(size));
+    const auto strides = c10::contiguous_strides(hints);
+    return {strides.begin(), strides.end()};
   }
 
   static bool names_strides(const Instr& instr) {

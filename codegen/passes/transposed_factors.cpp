@@ -1,9 +1,9 @@
 #include "codegen/passes/transposed_factors.h"
 
+#include "capture/graph/known_op.h"
 #include "codegen/passes/uses.h"
 
 #include <algorithm>
-#include <string>
 
 namespace hindcast::codegen {
 namespace {
@@ -21,9 +21,9 @@ constexpr int64_t kLargest = int64_t{1} << 20;  // bytes
 // Whether the instr is a product whose second factor, and nothing else, is the value.
 bool is_product_with(const Instr& instr, ValueId value) {
   if (instr.kind != InstrKind::Op) return false;
-  const std::string name = c10::toString(instr.op->operator_name());
-  const size_t second = name == "aten::mm" ? 1 : name == "aten::addmm" ? 2 : 0;
-  if (second == 0) return false;
+  const c10::OperatorName& name = instr.op->operator_name();
+  const size_t second = name.name == "aten::mm" ? 1 : name.name == "aten::addmm" ? 2 : 0;
+  if (second == 0 || !name.overload_name.empty()) return false;
   for (size_t i = 0; i < instr.args.size(); ++i) {
     const auto& values = instr.args[i].values;
     if ((std::find(values.begin(), values.end(), value) != values.end()) != (i == second)) return false;
@@ -36,12 +36,13 @@ class TransposedFactors {
   explicit TransposedFactors(const Graph& graph) : graph_(graph), uses_(graph) {}
 
   Rewrite run() {
+    static constinit capture::KnownOp t_copy("aten::t_copy");
     for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
       const Instr& instr = graph_.instrs[i];
       if (instr.kind != InstrKind::Op || instr.outputs.size() != 1 || !instr.outputs[0].defined()) continue;
-      if (c10::toString(instr.op->operator_name()) != "aten::t" || !is_worth_it(i, instr.outputs[0])) continue;
+      if (instr.op->operator_name().name != "aten::t" || !is_worth_it(i, instr.outputs[0])) continue;
       Instr copying = instr;
-      copying.op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::t_copy", "");
+      copying.op = t_copy.get();
       rewrite_.rebuilt[i] = std::move(copying);
       Value copy = graph_.values[instr.outputs[0].index];
       copy.is_view = false;

@@ -235,12 +235,12 @@ void PreparedRun::run(const Plan& plan, Slots& slots, const capture::Env& env) c
     }
     if (is_view(*item.call)) {
       // The views' slots own the base, whose own slot may be moved from by steps in between.
-      const at::Tensor base = take(slots, item.inputs[0]);
+      at::Tensor base = take(slots, item.inputs[0]);
       char* const begin_of_base = address[item.inputs[0].slot];
       for (size_t k = 0; k < item.results.size(); ++k) {
         const uint32_t slot = item.results[k].slot;
         if (slot == kNoSlot) continue;
-        slots[slot] = base;
+        slots[slot] = k + 1 == item.results.size() ? std::move(base) : base;
         address[slot] = begin_of_base + item.call->views_at[k];
       }
       continue;

@@ -201,11 +201,13 @@ class ViewCall final : public OpCall {
     at::Tensor& self = slots[use.slot];
     Geometries geometries;
     if (!is_plain(self) || !finds(self, step, env, geometries)) return otherwise_->run(step, slots, env);
-    at::Tensor base = use.last ? std::move(self) : self;
-    if (base.use_count() == 1 && geometries.size() == 1 && !base.unsafeGetTensorImpl()->autograd_meta()) {
-      set_geometry(base, geometries[0]);  // no other owner, so it can be changed in place
-      return put(std::move(base), 0, step, slots);
+    at::Tensor taken;
+    if (use.last) taken = std::move(self);
+    if (use.last && taken.use_count() == 1 && geometries.size() == 1 && !taken.unsafeGetTensorImpl()->autograd_meta()) {
+      set_geometry(taken, geometries[0]);  // no other owner, so it can be changed in place
+      return put(std::move(taken), 0, step, slots);
     }
+    const at::Tensor& base = use.last ? taken : self;
     for (size_t i = 0; i < geometries.size(); ++i) {
       if (step.outputs[i] == kNoSlot) continue;
       at::Tensor view =

@@ -126,8 +126,8 @@ class Worker final : private base::ForkLock {
     run_until(stopping_, /*yields=*/true);
   }
 
-  // Training has priority over the worker's thread; nobody waits for a thread that gets no time. A process without the privilege to raise a
-  // thread's priority leaves it low. On Linux, PRIO_PROCESS with a thread id sets that thread's niceness. Requires the mutex.
+  // The worker's thread has a lower priority than training, except while another thread waits for it. Raising a priority needs a privilege;
+  // without it, the priority stays low. On Linux, PRIO_PROCESS with a thread id sets that thread's niceness. Requires the mutex.
   void set_niceness(int niceness) const {
     if (id_of_thread_ != 0) setpriority(PRIO_PROCESS, id_of_thread_, niceness_of_program_ + niceness);
   }
@@ -159,7 +159,7 @@ class Worker final : private base::ForkLock {
     if (busy_) set_niceness(0);  // the fork waits until the thread is out of the compiler
   }
   void after_fork_in_parent() override {
-    if (busy_) set_niceness(kNiceness);
+    if (busy_ && waiters_ == 0) set_niceness(kNiceness);
     mutex_.unlock();
   }
   void after_fork_in_child() override {

@@ -1,7 +1,7 @@
 #include "hindcast/offload.h"
 
-#include "base/fork.h"
 #include "base/log.h"
+#include "base/never_freed.h"
 #include "engine/saved/slot.h"
 #include "engine/takeover.h"
 #include "hooks/saved_tensor_hooks.h"
@@ -9,7 +9,6 @@
 
 #include <ATen/ops/empty_like.h>
 
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -92,14 +91,7 @@ OffloadToHost::~OffloadToHost() {
   HC_LOG(CompiledAutograd, Error,
          "an OffloadToHost was destroyed on another thread than the one that made it: that thread goes on offloading");
   // Never freed: its thread still points to it.
-  struct Kept {
-    base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};
-    std::vector<std::unique_ptr<State>> states;
-  };
-  static constinit base::MadeOnce<Kept> made;
-  Kept& kept = made.get();
-  const std::lock_guard lock(kept.mutex);
-  kept.states.push_back(std::move(state_));
+  base::never_free(std::move(state_));
 }
 
 }  // namespace hindcast
