@@ -180,6 +180,16 @@ TEST_F(RecordedTrainSteps, AFailedCaptureChangesNothing) {
   EXPECT_THAT(stats.why_no_cuda_graph, testing::HasSubstr("it cannot be captured"));
 }
 
+TEST_F(RecordedTrainSteps, OnSeveralDevicesAreRunByTheirParts) {
+  Net net;
+  const auto optimizer = kAdam(net.parameters);
+  auto step = train_step(
+      *optimizer, [&](const Tensor& x, const Tensor& y) { return net.loss((x.to(fake(1)) * 2).to(fake()), y); }, options());
+  for (int i = 0; i < kSteps; ++i) step(batch(i, {5, 6}), batch(i, {5, 3}));
+  EXPECT_EQ(step.stats().cuda_graph_launches, 0U);
+  EXPECT_THAT(step.stats().why_no_cuda_graph, testing::HasSubstr("several devices"));
+}
+
 TEST_F(RecordedTrainSteps, NoRoom) {
   TrainStepOptions few = options();
   few.cuda_graph_bytes = 16;
