@@ -23,8 +23,9 @@ namespace {
 // Moves hooks that the function has registered on a stand-in (on `former`, the node where its gradient arrives) to the argument.
 void move_hooks(const at::Tensor& stand_in, torch::autograd::Node& former, const at::Tensor& input, torch::autograd::Node& node) {
   using Hooks = std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>;
-  const auto hooks = std::make_shared<Hooks>(std::move(former.tensor_pre_hooks()));  // for a leaf: the tensor's own
-  former.tensor_pre_hooks().clear();
+  auto& on_stand_in = stand_in.is_leaf() ? torch::autograd::impl::get_autograd_meta(stand_in)->hooks_ : former.tensor_pre_hooks();
+  const auto hooks = std::make_shared<Hooks>(std::move(on_stand_in));
+  on_stand_in.clear();
   if (stand_in.is_leaf()) torch::autograd::impl::clear_hooks(stand_in);
   if (!hooks->empty()) {
     input.register_hook([hooks](const at::Tensor& gradient) {
@@ -192,7 +193,7 @@ void FunctionTrace::bypass_call_node() {
 void FunctionTrace::forget_symbols() const {
   if (graph_->symbols->int_symbols() == 0) return;
   const SymbolTable::Looking looking(*graph_->symbols);  // programs made from the graph do not depend on this
-  capture::forget_symbols(ends_of_history());
+  capture::forget_symbols(ends_of_history(), outside_nodes());
 }
 
 std::vector<at::Tensor> FunctionTrace::ends_of_history() const {
@@ -203,7 +204,8 @@ std::vector<at::Tensor> FunctionTrace::ends_of_history() const {
 }
 
 void FunctionTrace::replace_in_history(const Edge& former, const Edge& other) const {
-  redirect_edges(ends_of_history(), [&](const Edge& edge) { return edge == former ? std::optional(other) : std::nullopt; });
+  const auto replace = [&](const Edge& edge) { return edge == former ? std::optional(other) : std::nullopt; };
+  redirect_edges(ends_of_history(), replace, outside_nodes());
 }
 
 }  // namespace hindcast::capture

@@ -20,7 +20,9 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <functional>
+#include <set>
 #include <stdexcept>
+#include <unordered_set>
 
 namespace hindcast::capture {
 
@@ -147,6 +149,8 @@ class FunctionTrace final : private Policy {
   bool is_leaf(size_t primal) const { return primals_[primal].is_leaf; }
   const std::shared_ptr<SymbolTable>& symbols() const { return graph_->symbols; }
   bool needs_gradient(size_t primal) const { return primals_[primal].gradient.is_valid(); }
+  /// The primals whose gradients it takes itself, by grad().
+  const std::set<uint32_t>& takes_gradients_of() const { return takes_gradients_of_; }
 
  private:
   struct Primal {
@@ -159,6 +163,8 @@ class FunctionTrace final : private Policy {
     at::Tensor before;               // its contents, once it is written to
     uint32_t version = 0;
     bool is_leaf = false;
+    bool keeps_edge = false;     // its stand-in has `outside` as its edge while the function runs: begin_at_own_edge()
+    size_t hooks = 0;            // on the node of that edge, before the function ran
     bool required_grad = false;  // for an input, before the function ran
   };
   class RecorderScope;
@@ -173,10 +179,16 @@ class FunctionTrace final : private Policy {
   at::Tensor lift(const at::Tensor&) override;
   bool is_given(const at::Tensor&) const override;
   void told_number(ValueId, const at::Scalar&) override;
+  void runs_node() override;
+  void passes_argument() override;
   void released() override;
   bool may_read_memory() override;
 
   void add_input(size_t number, const at::Tensor& input);
+  void join_dependent_inputs();
+  void begin_at_own_edge(Primal& primal) const;
+  std::unordered_set<const torch::autograd::Node*> outside_nodes() const;
+  bool has_hook_of_the_function(const Primal& primal) const;
   std::vector<at::Tensor> run(const Function& function);
   void finish_eagerly(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs);
   void give_back(const Primal& primal, at::Tensor input, bool is_at_another_place) const;
@@ -232,7 +244,9 @@ class FunctionTrace final : private Policy {
   bool has_formulas_ = false, has_users_backward_ = false, keeps_tensors_ = false, leads_on_ = false;
   bool collects_garbage_ = true;
   bool loses_history_ = false, asks_for_grad_mode_ = false, has_backward_ = false;
-  int graph_task_ = -1;  // the graph task that the function runs in
+  int graph_task_ = -1;      // the graph task that the function runs in
+  int own_graph_task_ = -1;  // the last one that it has started itself
+  std::set<uint32_t> takes_gradients_of_;
   size_t forward_end_ = 0;
   bool is_forward_ = true;
   RandomState random_state_;  // before the first draw; undefined: there was none

@@ -36,6 +36,10 @@ class Policy {
   virtual void told_number(ValueId /*of*/, const at::Scalar& /*number*/) {}
   /// Whether a query for a stand-in's memory comes from the formula, which may then get the memory and continue unrecorded.
   virtual bool may_read_memory() { return false; }
+  /// A node of autograd that runs on this thread has called an op.
+  virtual void runs_node() {}
+  /// A backward continues into the history that a tensor that was passed in has outside.
+  virtual void passes_argument() {}
   /// All stand-ins have become plain tensors; the formula continues unrecorded.
   virtual void released() {}
 };

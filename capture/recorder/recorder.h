@@ -115,6 +115,8 @@ class Recorder {
   bool had_wrappers() const { return has_wrappers_; }
   /// No size is a symbol.
   bool has_plain_sizes() const { return graph_.symbols->int_symbols() == 0; }
+  /// See Policy::passes_argument().
+  void passes_argument() { policy_.passes_argument(); }
   /// See Policy::is_given().
   bool is_given(const at::Tensor& tensor) const { return policy_.is_given(tensor); }
   /// Why the formula was not recorded; nullopt: it was.

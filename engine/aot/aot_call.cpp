@@ -152,6 +152,10 @@ void AotCall::connect(const capture::NodePtr& node, const Specialisation& known,
 
 std::optional<detail::FunctionOutput> AotCall::run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings) {
   if (known->is_eager()) return run_eagerly(*context_, call_);
+  if (known->takes_gradients_between(call_.inputs)) {
+    warn_once("a function runs eagerly: it takes the gradient of an argument that another argument was computed from");
+    return run_eagerly(*context_, call_);
+  }
   if (auto pair = known->pair()) {
     pair = with_numbers_for_now(*context_, *known, std::move(pair));
     if (pair == nullptr) return run_eagerly(*context_, call_);

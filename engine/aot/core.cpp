@@ -9,6 +9,7 @@
 #include "engine/aot/aot_call.h"
 #include "engine/aot/drawn_again.h"
 #include "engine/aot/family.h"
+#include "engine/aot/repeated_inputs.h"
 #include "engine/aot/time_backward.h"
 #include "engine/aot/warn_once.h"
 #include "engine/aot/windows.h"
@@ -41,8 +42,8 @@ void check(const AotOptions& options) {
   if (options.limit == 0) throw std::invalid_argument("hindcast::AotOptions: limit is 0, expected 1 or more");
 }
 
-// Everything that a program depends on, except its tensors.
-cache::KeyBytes key_of(const detail::FunctionCall& call) {
+// Everything that a program depends on, except its tensors. `firsts`: find_repeated() of these.
+cache::KeyBytes key_of(const detail::FunctionCall& call, const std::vector<uint32_t>& firsts) {
   cache::KeyBytes key;
   append_call_state(key);
   if (const auto accelerator = at::accelerator::getAccelerator()) cache::append(key, accelerator_state(*accelerator));
@@ -50,8 +51,18 @@ cache::KeyBytes key_of(const detail::FunctionCall& call) {
   cache::append(key, c10::InferenceMode::is_enabled());
   cache::append(key, asks_for_equal_bits());
   cache::append_size(key, call.inputs.size());
+  cache::append_size(key, firsts.size());
+  for (const uint32_t first : firsts) cache::append(key, first);
   cache::append_bytes(key, call.facts.data(), call.facts.size());
   return key;
+}
+
+// Leaves the first of each tensor.
+std::vector<at::Tensor> distinct(std::vector<at::Tensor> inputs, const std::vector<uint32_t>& firsts) {
+  for (size_t i = 0; i < firsts.size(); ++i) {
+    if (firsts[i] != i) inputs[i] = at::Tensor();
+  }
+  return inputs;
 }
 
 // Why the call must run eagerly; nullptr if it need not.
@@ -96,12 +107,14 @@ class AotCore::Implementation {
 
   std::optional<AotHit> find(const FunctionCall& call) const {
     if (why_eager(call) != nullptr) return std::nullopt;
-    const cache::KeyBytes key = key_of(call);
+    const std::vector<uint32_t> firsts = find_repeated(call.inputs);
+    const std::vector<at::Tensor> inputs = distinct(call.inputs, firsts);
+    const cache::KeyBytes key = key_of(call, firsts);
     const std::shared_ptr<Family> family = families_.find(cache::view_of(key));
     if (family == nullptr) return std::nullopt;
     const auto known = family->all();
     capture::Bindings bindings;
-    const auto* specialisation = find_match(*known, call.inputs, InputFacts(call.inputs), bindings);
+    const auto* specialisation = find_match(*known, inputs, InputFacts(inputs), bindings);
     if (specialisation == nullptr || (*specialisation)->is_eager()) return std::nullopt;
     const auto pair = (*specialisation)->pair();
     if (pair == nullptr) return std::nullopt;
@@ -115,7 +128,7 @@ class AotCore::Implementation {
       defined.push_back(returned.same_as ? defined[*returned.same_as] : returned.from != capture::Returned::From::Nothing);
     }
     return AotHit{pair->forward->plan(), std::move(bindings.ints), std::move(outside),
-                  std::move(written),    std::move(defined),       why_not_recorded(**specialisation, *pair)};
+                  std::move(written),    std::move(defined),       why_not_recorded(**specialisation, *pair, inputs)};
   }
   void note_launch() { context_->counts.launches.fetch_add(1, std::memory_order_relaxed); }
   NextCalls looked(Gain gain, const void* program) {
@@ -166,8 +179,11 @@ class AotCore::Implementation {
   }
 
  private:
-  std::string why_not_recorded(const Specialisation& known, const ProgramPair& pair) const {
+  std::string why_not_recorded(const Specialisation& known, const ProgramPair& pair, const std::vector<at::Tensor>& inputs) const {
     if (context_->options.check_every != 0) return "AotOptions::check_every is set";
+    if (known.takes_gradients() &&
+        std::any_of(inputs.begin(), inputs.end(), [](const at::Tensor& input) { return input.defined() && input.requires_grad(); }))
+      return "it takes gradients of its arguments";
     if (known.has_gradients()) return "its results have a history";
     if (known.draws_random_numbers()) return "it draws random numbers";
     if (!known.numbers().empty()) return "the host reads a number of it";
@@ -197,7 +213,21 @@ class AotCore::Implementation {
       HC_LOG(Aot, Info, "a function runs eagerly: {}", why);
       return run_eagerly(*context_, call);
     }
-    const cache::KeyBytes key = key_of(call);
+    const std::vector<uint32_t> firsts = find_repeated(call.inputs);
+    if (firsts.empty()) return look_at(call, firsts);
+    const auto with_all = [&](const std::vector<at::Tensor>& inputs) {
+      std::vector<at::Tensor> all;
+      for (const uint32_t first : firsts) all.push_back(inputs[first]);
+      return call.function(all);
+    };
+    FunctionCall of_distinct = call;
+    of_distinct.inputs = distinct(call.inputs, firsts);
+    of_distinct.function = with_all;
+    return look_at(of_distinct, firsts);
+  }
+
+  FunctionOutput look_at(const FunctionCall& call, const std::vector<uint32_t>& firsts) {
+    const cache::KeyBytes key = key_of(call, firsts);
     const InputFacts facts(call.inputs);
     AotCall work(context_, call);
     const std::shared_ptr<Family> family = family_of(cache::view_of(key), call.facts);

@@ -1,6 +1,7 @@
 #include "engine/aot/specialisation.h"
 
 #include "capture/backward/trace.h"
+#include "capture/function/dependent_inputs.h"
 #include "engine/aot/family.h"
 #include "engine/cache/symbol_binder.h"
 
@@ -35,6 +36,11 @@ std::vector<int64_t> offsets_of(const std::vector<at::Tensor>& tensors) {
   return offsets;
 }
 
+bool have_history(const std::vector<at::Tensor>& inputs) {
+  const auto has_history = [](const at::Tensor& input) { return input.defined() && input.requires_grad() && !input.is_leaf(); };
+  return std::any_of(inputs.begin(), inputs.end(), has_history);
+}
+
 }  // namespace
 
 InputFacts::InputFacts(const std::vector<at::Tensor>& inputs, const std::vector<bool>& is_static, bool with_kinds) {
@@ -63,6 +69,7 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
       returned_(trace.returned()),
       numbers_(trace.numbers()),
       lifted_row_(facts_of(trace.lifted())),
+      takes_gradients_of_(trace.takes_gradients_of().begin(), trace.takes_gradients_of().end()),
       draws_(trace.draws_random_numbers()),
       has_formulas_(trace.has_formulas()),
       calls_users_operator_(trace.calls_users_operator()),
@@ -86,6 +93,20 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
     const std::vector<int64_t> outside = offsets_of(trace.lifted());
     offsets_.insert(offsets_.end(), outside.begin(), outside.end());
   }
+}
+
+bool Specialisation::takes_gradients_between(const std::vector<at::Tensor>& inputs) const {
+  const bool asks_inputs = !takes_gradients_of_.empty() && is_input(takes_gradients_of_.front());
+  if (takes_gradients_of_.empty() || (!asks_inputs && !have_history(inputs))) return false;
+  std::vector<torch::autograd::Edge> edges;
+  const auto add = [&](const at::Tensor& primal) {
+    const bool has_gradient = primal.defined() && primal.requires_grad();
+    edges.push_back(has_gradient ? torch::autograd::impl::gradient_edge(primal) : torch::autograd::Edge());
+  };
+  std::for_each(inputs.begin(), inputs.end(), add);
+  const std::vector<at::Tensor> outside = find_lifted();
+  std::for_each(outside.begin(), outside.end(), add);
+  return capture::leads_another_to_any(edges, takes_gradients_of_);
 }
 
 bool Specialisation::may_have_one_node(const std::vector<at::Tensor>& primals) const {
@@ -136,6 +157,7 @@ Specialisation::Specialisation(const Specialisation& other, std::shared_ptr<capt
       needs_gradient_(other.needs_gradient_),
       lasting_(other.lasting_),
       leaves_(other.leaves_),
+      takes_gradients_of_(other.takes_gradients_of_),
       histories_(other.histories_),
       has_gradients_(other.has_gradients_),
       has_one_node_(other.has_one_node_),
@@ -285,7 +307,9 @@ bool Specialisation::is_like(const capture::FunctionTrace& trace) const {
   if (symbols.unbacked_symbols() != symbols_->unbacked_symbols()) return false;
   capture::Env env;
   const bool has_its_sizes = !has_data_sizes_ || (evaluator_.evaluate(bindings_at_capture(symbols), env) && evaluator_.relations_hold(env));
-  return has_its_sizes && std::equal(results_.begin(), results_.end(), trace.results().begin(), trace.results().end(), same_result) &&
+  const std::set<uint32_t>& takes = trace.takes_gradients_of();
+  return has_its_sizes && std::equal(takes.begin(), takes.end(), takes_gradients_of_.begin(), takes_gradients_of_.end()) &&
+         std::equal(results_.begin(), results_.end(), trace.results().begin(), trace.results().end(), same_result) &&
          are_same(find_lifted(), trace.lifted()) && returned_.size() == trace.returned().size() &&
          numbers_.size() == trace.numbers().size();
 }

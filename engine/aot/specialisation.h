@@ -136,6 +136,10 @@ class Specialisation {
   bool writes() const {
     return std::any_of(results_.begin(), results_.end(), [](const capture::Result& result) { return result.written.has_value(); });
   }
+  /// True if the function itself takes gradients, by grad(), of its arguments or of tensors from outside.
+  bool takes_gradients() const { return !takes_gradients_of_.empty(); }
+  /// True if it takes the gradient of a tensor from which one of `inputs` was computed. The programs are for calls without such.
+  bool takes_gradients_between(const std::vector<at::Tensor>& inputs) const;
   /// Inputs come first among primals.
   bool is_input(size_t primal) const { return primal < first_.size(); }
   bool has_gradients() const { return has_gradients_; }
@@ -185,7 +189,7 @@ class Specialisation {
   capture::Facts lifted_row_;
   std::vector<int64_t> offsets_;      // of inputs, then of outside tensors; empty if they do not matter
   std::vector<bool> needs_gradient_;  // by primal
-  std::vector<uint32_t> lasting_, leaves_;
+  std::vector<uint32_t> lasting_, leaves_, takes_gradients_of_;
   std::vector<std::vector<uint32_t>> histories_;  // FunctionTrace::Histories::primals
   bool has_gradients_ = false, has_one_node_ = false, draws_ = false, has_formulas_ = false, has_data_sizes_ = false;
   bool calls_users_operator_ = false;

@@ -1,0 +1,79 @@
+#include "capture/function/dependent_inputs.h"
+
+#include <torch/csrc/autograd/function.h>
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace hindcast::capture {
+
+using torch::autograd::Edge;
+using torch::autograd::Node;
+
+namespace {
+
+/// Finds those of `asked` that the history of an input leads to.
+class Search {
+ public:
+  Search(const std::vector<Edge>& edges, const std::vector<uint32_t>& asked) : found(edges.size()), edges_(edges) {
+    for (const uint32_t input : asked) {
+      const Edge& edge = edges[input];
+      if (!edge.is_valid()) continue;
+      asked_.emplace(edge.function.get(), input);
+      lowest_ = std::min(lowest_, edge.function->topological_nr());
+    }
+  }
+
+  void run() {
+    if (asked_.empty()) return;
+    for (const Edge& edge : edges_) visit(edge);
+    while (!open_.empty()) {
+      const Node* node = open_.back();
+      open_.pop_back();
+      for (const Edge& edge : node->next_edges()) {
+        const auto [first, last] = asked_.equal_range(edge.function.get());
+        for (auto each = first; each != last; ++each) {
+          if (edges_[each->second].input_nr == edge.input_nr) found[each->second] = true;
+        }
+        visit(edge);
+      }
+    }
+  }
+
+  std::vector<bool> found;  // by input
+
+ private:
+  // A node's successors have lower topological numbers.
+  void visit(const Edge& edge) {
+    const Node* node = edge.function.get();
+    if (node != nullptr && node->topological_nr() > lowest_ && seen_.insert(node).second) open_.push_back(node);
+  }
+
+  const std::vector<Edge>& edges_;
+  std::unordered_multimap<const Node*, uint32_t> asked_;
+  uint64_t lowest_ = std::numeric_limits<uint64_t>::max();
+  std::unordered_set<const Node*> seen_;
+  std::vector<const Node*> open_;
+};
+
+}  // namespace
+
+std::vector<bool> leads_another_to(const std::vector<Edge>& edges) {
+  std::vector<uint32_t> all(edges.size());
+  for (uint32_t i = 0; i < all.size(); ++i) all[i] = i;
+  Search search(edges, all);
+  search.run();
+  return search.found;
+}
+
+bool leads_another_to_any(const std::vector<Edge>& edges, const std::vector<uint32_t>& asked) {
+  const auto is_repeated = [&](uint32_t one) { return edges[one].is_valid() && std::count(edges.begin(), edges.end(), edges[one]) > 1; };
+  if (std::any_of(asked.begin(), asked.end(), is_repeated)) return true;
+  Search search(edges, asked);
+  search.run();
+  return std::find(search.found.begin(), search.found.end(), true) != search.found.end();
+}
+
+}  // namespace hindcast::capture

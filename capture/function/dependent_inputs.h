@@ -1,0 +1,17 @@
+#pragma once
+// Inputs of a function that were computed from other inputs outside of it, as in f(x, h) with h = x.exp(). Eager's gradient of x, taken
+// within the function, includes the part through h.
+
+#include <torch/csrc/autograd/edge.h>
+
+#include <vector>
+
+namespace hindcast::capture {
+
+/// By input: whether the history of another one leads to it. `edges`: where the inputs' gradients arrive; invalid for one that requires
+/// none. Takes time proportional to the nodes of these histories.
+std::vector<bool> leads_another_to(const std::vector<torch::autograd::Edge>& edges);
+/// Whether the history of another input leads to one of `asked`, or another input is the same tensor.
+bool leads_another_to_any(const std::vector<torch::autograd::Edge>& edges, const std::vector<uint32_t>& asked);
+
+}  // namespace hindcast::capture
