@@ -15,7 +15,7 @@ import torch
 
 from ._facts import DoesNotPay, Untraceable
 from ._library import LIBRARY
-from ._walk import Walk, contents_of
+from ._walk import Walk
 
 _unchanged = ctypes.PyDLL(str(LIBRARY)).hindcast_unchanged
 _unchanged.argtypes = [ctypes.c_void_p]
@@ -46,13 +46,13 @@ def _weakly(value: Any) -> Callable[[], Any]:
 class _Seen:
     """A state as found at one time. At another time, a number of equal value may be another object."""
 
-    __slots__ = ("_contents", "_generators", "_kept", "_words", "address", "roots", "state")
+    __slots__ = ("_generators", "_kept", "_readings", "_words", "address", "roots", "state")
 
     def __init__(self, walk: Walk, state: State, roots: tuple[int, ...]) -> None:
         self._words = walk.words
         self.address, _ = walk.words.buffer_info()
         self._kept = walk.kept
-        self._contents = [(_weakly(value), contents) for value, contents in walk.contents]
+        self._readings = [(_weakly(value), read, found) for value, read, found in walk.readings]
         self._generators = [_weakly(value) for value in walk.generators]
         self.state = state
         self.roots = roots
@@ -60,12 +60,12 @@ class _Seen:
     @property
     def is_known_by_words(self) -> bool:
         """Whether the words are all that holds() checks."""
-        return not self._contents
+        return not self._readings
 
     def holds(self) -> bool:
         if not _unchanged(self.address):
             return False
-        return not self._contents or all(contents_of(value()) == contents for value, contents in self._contents)
+        return not self._readings or all(read(value()) == found for value, read, found in self._readings)
 
     def generators(self) -> list[Any]:
         return [value() for value in self._generators]

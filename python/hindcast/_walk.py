@@ -8,16 +8,20 @@ Numbers, strings and the like count by value, containers by what is in them, and
 other objects, of classes and of Python's modules those names count that the code mentions.
 """
 
+import contextlib
 import ctypes
 import dis
 import functools
 import gc
+import os
 import sys
+import threading
 import types
 import weakref
 from array import array
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextvars import ContextVar
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -49,6 +53,7 @@ _LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "numpy", "hindcast"))
 
 # Attributes that are read without being mentioned in code.
 _UNMENTIONED = frozenset(("forward", "__call__", "__getattr__", "__getattribute__", "backward", "setup_context"))
+_ENVIRONMENT = frozenset(("environ", "getenv"))
 _CONSTRUCTORS = ("__init__", "__new__", "__post_init__")
 _OF_LIBRARY_MODULES = ("forward", "__call__", "_call_impl", "_wrapped_call_impl", "__getattr__")
 
@@ -89,6 +94,42 @@ def contents_of(value: Any) -> Optional[bytes]:
             return view.tobytes() if view.nbytes <= _MOST_BYTES else None
     except (TypeError, ValueError, BufferError):
         return None
+
+
+def order_of(value: OrderedDict[Any, Any]) -> tuple[int, ...]:
+    """The ids of the keys, in the order that move_to_end() changes."""
+    return tuple(map(id, OrderedDict.__iter__(value)))
+
+
+def _key_or_id(value: Any) -> Any:
+    return key_of(value) if is_by_value(value) else id(value)
+
+
+def variable_of(value: ContextVar[Any]) -> Any:
+    """What the variable is in the thread's context."""
+    return _key_or_id(value.get(_NOTHING))
+
+
+def _attributes_here(value: threading.local) -> dict[str, Any]:
+    return threading.local.__getattribute__(value, "__dict__")  # type: ignore[no-any-return]
+
+
+def attributes_here(value: threading.local) -> tuple[Any, ...]:
+    """The attributes that it has in this thread."""
+    return tuple((name, _key_or_id(each)) for name, each in _attributes_here(value).items())
+
+
+def _referent_of(proxy: Any) -> Any:
+    with contextlib.suppress(ReferenceError, AttributeError):
+        return proxy.__reduce_ex__.__self__
+    return None
+
+
+def _is_filled_by_a_library(value: Any) -> bool:
+    """A UserDict, a WeakSet or the like: the library's code reads its attributes, which the program's code does not mention."""
+    return issubclass(type(value), (Mapping, Set, Sequence)) and any(
+        _is_library(base.__module__) and base.__module__ not in ("builtins", "collections.abc", "typing", "abc") for base in type(value).__mro__
+    )
 
 
 def _is_operator(name: str, value: Any) -> bool:
@@ -156,7 +197,8 @@ class Walk:
         self.words = array("q", (0,))
         self.named: dict[int, Any] = {}  # by id: objects compared by identity
         self.kept: list[Any] = []  # values that the words point to
-        self.contents: list[tuple[Any, bytes]] = []  # of arrays
+        # Objects that no word can describe: what to read of them, and what it was.
+        self.readings: list[tuple[Any, Callable[[Any], Any], Any]] = []
         self.generators: list[Any] = []  # of random numbers
         self._alive: list[Any] = []  # until the end of the walk
         self._met: dict[int, int] = {}  # by id, its entry in the key: the id, except for containers, which are compared by contents
@@ -211,6 +253,7 @@ class Walk:
     def _look_into(self, value: Any) -> None:
         kind = type(value)
         if kind in weakref.ProxyTypes:
+            self._entry(_referent_of(value))
             return
         if issubclass(kind, weakref.ref):
             self._entry(value())
@@ -245,6 +288,15 @@ class Walk:
             self._constructors(value)
         elif issubclass(kind, types.ModuleType):
             self._python_module(value)
+        elif kind is types.MappingProxyType:
+            self._entries(gc.get_referents(value))
+        elif kind is ContextVar:
+            self._reading(value, variable_of)
+            self._entry(value.get(None))
+        elif issubclass(kind, threading.local):
+            self._class_of(value)
+            self._reading(value, attributes_here)
+            self._entries(_attributes_here(value).values())
         elif hasattr(kind, "_aot_sees"):
             self._entries(value._aot_sees())
         elif kind in (set, frozenset):
@@ -258,19 +310,28 @@ class Walk:
         for value in values:
             self._entry(value)
 
+    def _reading(self, value: Any, read: Callable[[Any], Any]) -> None:
+        found = read(value)
+        self.key.append(found)
+        self.readings.append((value, read, found))
+
     # ---- containers
 
     def _container(self, value: Any) -> None:
         kind = type(value)
-        if kind not in _BUILTIN_CONTAINERS:
-            self.named[id(kind)] = kind
-        self.key.append(id(kind))
+        if kind in _BUILTIN_CONTAINERS:
+            self.key.append(id(kind))
+        else:
+            self._class_of(value)
+            self._attributes_of(value)
         base = _container_of(kind)
         if base is dict:
             self._dict(value)
             if issubclass(kind, OrderedDict):  # its order is separate from the dict's
                 places = {id(key): place for place, key in enumerate(dict.keys(value))}
                 self.key.append(tuple(places[id(key)] for key in OrderedDict.__iter__(value)))
+                if len(places) > 1:
+                    self.readings.append((value, order_of, order_of(value)))
         else:
             entries = list(map(self._entry, base.__iter__(value)))
             self.key.append(len(entries))
@@ -361,6 +422,8 @@ class Walk:
 
     def _python_module(self, module: types.ModuleType) -> None:
         holder = vars(module)
+        if module is os:
+            self._partly.append(_Watch(lambda names: self._entries([os.environ] if _ENVIRONMENT.intersection(names) else [])))
         if _is_library(holder.get("__name__")):
             return
 
@@ -420,13 +483,19 @@ class Walk:
             self.generators.append(value)
         self.words.extend((_TYPE, id(value), id(kind)))
         self._class_of(value)
-        contents = contents_of(value)
-        if contents is not None:
-            self.key.append(contents)
-            self.contents.append((value, contents))
+        if contents_of(value) is not None:
+            self._reading(value, contents_of)
+        self._attributes_of(value)
+
+    def _attributes_of(self, value: Any) -> None:
+        kind = type(value)
         holder = dict_of(value)
         if holder is not None:
-            self._names_of(value, holder)
+            if _is_filled_by_a_library(value):
+                self.words.extend((_OWN_DICT, id(value), id(holder)))
+                self._dict(holder)
+            else:
+                self._names_of(value, holder)
         slots = {name: each for base in kind.__mro__ for name, each in vars(base).items() if type(each) is types.MemberDescriptorType}
         if not slots or _is_library(kind.__module__):
             return

@@ -1,12 +1,14 @@
 """Everything that a function sees besides its arguments, changed between two calls: a compiled one is compared with itself."""
 
 import collections
+import contextvars
 import copy
 import enum
 import functools
 import gc
 import io
 import itertools
+import os
 import pickle
 import random
 import re
@@ -365,6 +367,131 @@ def test_what_a_function_reads_changes(name, monkeypatch):
     hits = f.stats()["hits"]
     check()
     assert f.stats()["hits"] >= hits + 2
+
+
+class Scaling(dict):
+    factor = 1.0
+
+    def __getitem__(self, name):
+        return dict.__getitem__(self, name) * self.factor
+
+
+class Numbers(list):
+    scale = 1.0
+
+
+class Holder:
+    scale = 2.0
+
+
+def scaling():
+    held = Scaling(a=2.0)
+    return lambda x: x * held["a"], lambda: setattr(held, "factor", 3.0)
+
+
+def numbers_with_an_attribute():
+    held = Numbers([2.0])
+    return lambda x: x * held[0] * held.scale, lambda: setattr(held, "scale", 3.0)
+
+
+def order():
+    held = OrderedDict(a=2.0, b=3.0)
+
+    def function(x):
+        for value in held.values():
+            x = x * value + 1
+        return x
+
+    return function, lambda: held.move_to_end("a")
+
+
+def proxied():
+    holder = Holder()
+    proxy = weakref.proxy(holder)
+    function = lambda x: x * proxy.scale  # noqa: E731
+    function.holder = holder
+    return function, lambda: setattr(holder, "scale", 3.0)
+
+
+def context_variable():
+    variable = contextvars.ContextVar("scale", default=2.0)
+    return lambda x: x * variable.get(), lambda: variable.set(3.0)
+
+
+def weak_set():
+    one, two = Holder(), Holder()
+    held = weakref.WeakSet([one])
+    function = lambda x: x * len(held)  # noqa: E731
+    function.kept = one, two
+    return function, lambda: held.add(two)
+
+
+def user_dict():
+    held = collections.UserDict(a=2.0)
+    return lambda x: x * held["a"], lambda: held.update(a=3.0)
+
+
+def chain():
+    first, second = {}, {"a": 2.0}
+    held = collections.ChainMap(first, second)
+    return lambda x: x * held["a"], lambda: first.update(a=3.0)
+
+
+def proxy_of_a_dict():
+    behind = {"a": 2.0}
+    held = types.MappingProxyType(behind)
+    return lambda x: x * held["a"], lambda: behind.update(a=3.0)
+
+
+def environment():
+    os.environ["HINDCAST_TEST_SCALE"] = "2"
+    return lambda x: x * float(os.environ["HINDCAST_TEST_SCALE"]), lambda: os.environ.update(HINDCAST_TEST_SCALE="3")
+
+
+@pytest.mark.parametrize(
+    "make_both",
+    (
+        scaling,
+        numbers_with_an_attribute,
+        order,
+        proxied,
+        context_variable,
+        weak_set,
+        user_dict,
+        chain,
+        proxy_of_a_dict,
+        environment,
+    ),
+)
+def test_containers_that_are_no_plain_ones_change(make_both):
+    function, change = make_both()
+    f = hindcast.aot_function(function, "eager", "eager")
+    for _ in range(2):
+        for _ in range(3):
+            assert_same(step(f), step(function))
+        change()
+    assert f.stats()["hits"] == 4
+
+
+def test_what_differs_from_thread_to_thread():
+    held = threading.local()
+    held.scale = 2.0
+    f = hindcast.aot_function(lambda x: x * held.scale, "eager", "eager")
+    for scale in (2.0, 2.0, 3.0, 3.0):
+        held.scale = scale
+        assert_same(f(torch.ones(3)), torch.full((3,), scale))
+
+    def in_a_thread():
+        held.scale = 5.0
+        found.append(f(torch.ones(3)))
+
+    found = []
+    thread = threading.Thread(target=in_a_thread)
+    thread.start()
+    thread.join()
+    assert_same(found[0], torch.full((3,), 5.0))
+    assert_same(f(torch.ones(3)), torch.full((3,), 3.0))
+    assert f.stats()["hits"] == 3
 
 
 def test_a_bound_method_of_a_list():
