@@ -130,7 +130,15 @@ void FunctionTrace::forward(const Function& function, const std::vector<at::Tens
   std::vector<at::Tensor> outputs;
   {
     const RecorderScope at_work(recorder_);
-    outputs = run(function);
+    try {
+      outputs = run(function);
+    } catch (const NotTraced&) {
+      throw;
+    } catch (...) {
+      note_accumulated();
+      finish_eagerly({}, inputs);  // what it did to its arguments stays
+      throw;
+    }
     try {
       if (recorder_.has_thrown())
         recorder_.refuse("it catches an operator's error and continues; which arguments cause that error is not known");

@@ -9,6 +9,7 @@
 #include <ATen/Version.h>
 #include <torch/version.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
@@ -28,8 +29,9 @@ std::string model_of_cpu() {
 const std::string& machine() {
   static constinit base::MadeOnce<const std::string> text;
   return text.by([] {
+    const char* const limit = std::getenv("ONEDNN_MAX_CPU_ISA");
     return model_of_cpu() + "\n" + std::to_string(std::thread::hardware_concurrency()) + " threads, LibTorch " TORCH_VERSION ", " +
-           at::get_cpu_capability();
+           at::get_cpu_capability() + ", oneDNN " + (limit != nullptr ? limit : "unlimited");
   });
 }
 

@@ -324,6 +324,12 @@ AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool all
   trace->set_bitwise(asks_for_equal_bits());
   constexpr uint32_t kCollections = 4;  // after so many without effect, later calls will keep tensors, too
   trace->set_collects_garbage(context_->kept_tensors.load(std::memory_order_relaxed) < kCollections);
+  const auto add_accumulated = [&] {
+    for (const auto& [input, gradient] : trace->accumulated()) {
+      at::Tensor& grad = call_.inputs[input].mutable_grad();
+      grad = grad.defined() ? grad + gradient : gradient;
+    }
+  };
   try {
     const OnStockEngine stock;  // a backward inside the function is part of the trace
     const auto run = [&](const std::vector<at::Tensor>& stand_ins) {
@@ -339,11 +345,11 @@ AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool all
     recording.why_not = base::first_line(error);
     recording.output = run_eagerly(*context_, call_);
     return recording;
+  } catch (...) {
+    add_accumulated();
+    throw;
   }
-  for (const auto& [input, gradient] : trace->accumulated()) {
-    at::Tensor& grad = call_.inputs[input].mutable_grad();
-    grad = grad.defined() ? grad + gradient : gradient;
-  }
+  add_accumulated();
   if (!trace->refusal()) {
     recording.trace = std::move(trace);
     return recording;

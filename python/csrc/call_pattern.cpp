@@ -97,7 +97,7 @@ bool CallPattern::take_value(Object* value, std::vector<at::Tensor>& tensors) {
   if (parts_.size() > kMostParts) return false;
   if (is_plain_tensor(value)) {
     tensors.push_back(tensor_of(value));
-    parts_.push_back({Kind::Tensor});
+    parts_.push_back({Kind::Tensor, 0, type_of(value)});
     return true;
   }
   if (is_dict(value)) return take_dict(value, tensors);

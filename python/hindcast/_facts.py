@@ -24,6 +24,7 @@ _BY_VALUE = frozenset(
     + (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
 )
 _TENSOR = "a tensor"
+_MOST_NESTED = 100
 _top_saved_tensors_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 _is_function_mode_enabled = torch._C._is_torch_function_mode_enabled
 
@@ -64,7 +65,7 @@ def key_of(leaf: Any) -> Any:
 class Call:
     """A call's arguments, flattened."""
 
-    __slots__ = ("arguments", "clears_gradients", "containers", "draws", "firsts", "generators", "key", "kind", "makes_objects", "objects", "outer", "owner", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
+    __slots__ = ("arguments", "clears_gradients", "containers", "depth", "draws", "firsts", "generators", "key", "kind", "makes_objects", "objects", "outer", "owner", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises Untraceable."""
@@ -84,10 +85,11 @@ class Call:
         self.tensors: list[torch.Tensor] = []
         self.objects: list[Any] = []  # compared by identity and by their observable contents
         self.containers: set[int] = set()  # lists and dicts, by id
+        self.depth = 0  # how many containers are around an argument
         self.firsts: Optional[tuple[int, ...]] = None  # per tensor, if some occur twice: the first position
         self.key: Any
         for arg in args:
-            if type(arg) not in PLAIN:
+            if type(arg) is not torch.Tensor:
                 break
         else:
             if not kwargs:
@@ -117,19 +119,23 @@ class Call:
         kind = type(value)
         if kind in PLAIN:
             self.tensors.append(value)
-            key.append(_TENSOR)
+            key.append(_TENSOR if kind is torch.Tensor else kind)  # a function may ask for isinstance(x, Parameter)
         elif kind is tuple or kind is list:
             if kind is list:
                 self._take_container(value)
             key.append((kind, len(value)))
+            self._go_deeper()
             for each in value:
                 self._take(each, key)
+            self.depth -= 1
         elif kind is dict:
             self._take_container(value)
             key.append((kind, len(value)))
+            self._go_deeper()
             for name, each in value.items():
                 key.append(name if type(name) is str or not is_by_value(name) else key_of(name))
                 self._take(each, key)
+            self.depth -= 1
         elif is_by_value(value):
             key.append(key_of(value))
         elif isinstance(value, deque):  # what the function appends would be lost
@@ -144,6 +150,11 @@ class Call:
                     self._take(each, key)
         else:
             self._object(value, key)
+
+    def _go_deeper(self) -> None:
+        self.depth += 1
+        if self.depth > _MOST_NESTED:  # pytree and Python's stack would end
+            raise Untraceable("its arguments are nested too deeply")
 
     def _take_container(self, value: Any) -> None:
         if id(value) in self.containers:

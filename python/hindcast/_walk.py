@@ -347,6 +347,7 @@ class Walk:
 
     def _set(self, value: Any) -> None:
         values = sorted(filter(is_by_value, value), key=lambda each: (type(each).__name__, hash(each)))
+        values += sorted((each for each in value if type(each).__hash__ is object.__hash__), key=id)  # looking them up calls nothing
         self.key.extend((len(value), len(values)))
         self.words.extend((_SET, id(value), len(value), len(values), *[self._entry(each) & ~1 for each in values]))
 

@@ -1509,3 +1509,45 @@ def test_gradients_of_some_results_in_another_order_of_dims(compiler):
     compiled = hindcast.aot_function(function, compiler, compiler, async_=False, back_off=False)
     for both in (True, False, False, True, False):
         torch.testing.assert_close(gradient(compiled, both), gradient(function, both))
+
+
+@pytest.mark.parametrize("is_leaf", (True, False), ids=("leaf", "result"))
+def test_what_a_function_wrote_before_it_raised_has_its_history(is_leaf):
+    def function(x, weight):
+        x.mul_(weight)
+        raise ValueError("after the write")
+
+    for f in (function, hindcast.aot_function(function)):
+        weight = torch.full((3,), 2.0, requires_grad=True)
+        x = torch.ones(3) if is_leaf else weight * 3
+        with pytest.raises(ValueError, match="after the write"):
+            f(x, weight)
+        assert x.grad_fn is not None and torch.equal(x, torch.full((3,), 2.0 if is_leaf else 12.0))
+        x.sum().backward()
+        assert torch.equal(weight.grad, torch.full((3,), 1.0 if is_leaf else 12.0))
+
+
+def test_gradients_of_a_backward_before_an_error():
+    def function(x):
+        (x * 2).sum().backward()
+        raise ValueError("after the backward")
+
+    f = hindcast.aot_function(function)
+    for count in (1, 2):
+        x = torch.ones(3, requires_grad=True)
+        with pytest.raises(ValueError, match="after the backward"):
+            f(x)
+        assert torch.equal(x.grad, torch.full((3,), 2.0)), count
+
+
+def test_arguments_that_are_nested_deeply():
+    nested = [torch.ones(2)]
+    for _ in range(600):
+        nested = [nested]
+
+    def function(value):
+        while isinstance(value, list):
+            value = value[0]
+        return value * 2
+
+    assert torch.equal(hindcast.aot_function(function)(nested), torch.full((2,), 2.0))

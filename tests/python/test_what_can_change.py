@@ -418,6 +418,29 @@ def context_variable():
     return lambda x: x * variable.get(), lambda: variable.set(3.0)
 
 
+def set_of_objects():
+    one, two = Holder(), Holder()
+    two.scale = 3.0
+    held = {one}
+
+    def function(x):
+        for each in held:
+            x = x * each.scale
+        return x
+
+    def change():
+        held.discard(one)
+        held.add(two)
+
+    return function, change
+
+
+def object_in_a_set():
+    one = Holder()
+    held = {one}
+    return lambda x: x * next(iter(held)).scale, lambda: setattr(one, "scale", 3.0)
+
+
 def weak_set():
     one, two = Holder(), Holder()
     held = weakref.WeakSet([one])
@@ -456,6 +479,8 @@ def environment():
         order,
         proxied,
         context_variable,
+        set_of_objects,
+        object_in_a_set,
         weak_set,
         user_dict,
         chain,
