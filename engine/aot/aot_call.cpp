@@ -52,6 +52,30 @@ detail::AotPrograms programs_of(const ProgramPair& pair) {
 
 namespace {
 
+at::Tensor copy_of(const at::Tensor& tensor) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return tensor.clone();
+}
+
+// For FunctionOutput::owned, where LibTorch has returned them.
+void own_last(std::vector<at::Tensor>& tensors, size_t count) {
+  for (size_t i = tensors.size() - count; i < tensors.size(); ++i) {
+    at::Tensor& tensor = tensors[i];
+    if (tensor.defined() && (tensor.use_count() > 1 || (tensor.has_storage() && tensor.storage().use_count() > 1)))
+      tensor = copy_of(tensor);
+  }
+}
+
+// Whether a returned tensor is, or may share memory with, a tensor of the caller's or another returned one.
+bool is_shared(const std::vector<Returned>& all, size_t i) {
+  const Returned& one = all[i];
+  if (one.from != Returned::From::Result) return one.from == Returned::From::Primal;
+  if (one.same_as || !one.views.empty()) return true;
+  return std::any_of(all.begin(), all.end(), [&](const Returned& other) {
+    return &other != &one && other.from == Returned::From::Result && other.index == one.index;
+  });
+}
+
 // Gives each result memory of its own: a plan may have made two results the same tensor, or one the same as an input.
 void separate(std::vector<at::Tensor>& results, const std::vector<at::Tensor>& primals) {
   for (size_t i = 0; i < results.size(); ++i) {
@@ -298,6 +322,9 @@ std::vector<at::Tensor> AotCall::finish(const Specialisation& known, std::vector
     const c10::AutoGradMode grad(returned.with_autograd);
     tensors.push_back(known.view(whole, returned.views, bindings));
   }
+  for (size_t i = tensors.size() - known.owned(); i < tensors.size(); ++i) {
+    if (tensors[i].defined() && is_shared(known.returned(), i)) tensors[i] = copy_of(tensors[i]);
+  }
   return tensors;
 }
 
@@ -359,6 +386,7 @@ AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool all
   recording.keeps_tensors = trace->keeps_tensors();
   if (recording.keeps_tensors) context_->kept_tensors.fetch_add(1, std::memory_order_relaxed);
   recording.output.tensors = trace->take_outputs();
+  own_last(recording.output.tensors, recording.output.owned);
   return recording;
 }
 

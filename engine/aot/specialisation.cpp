@@ -74,7 +74,8 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
       has_formulas_(trace.has_formulas()),
       calls_users_operator_(trace.calls_users_operator()),
       shape_(std::move(output.shape)),
-      shape_facts_(std::move(output.facts)) {
+      shape_facts_(std::move(output.facts)),
+      owned_(output.owned) {
   for (const at::Tensor& tensor : trace.lifted()) lifted_.emplace_back(tensor, has_owner && has_owner(tensor));
   for (uint32_t i = 0; i < trace.primal_count(); ++i) {
     needs_gradient_.push_back(trace.needs_gradient(i));
@@ -166,6 +167,7 @@ Specialisation::Specialisation(const Specialisation& other, std::shared_ptr<capt
       calls_users_operator_(other.calls_users_operator_),
       shape_(other.shape_),
       shape_facts_(other.shape_facts_),
+      owned_(other.owned_),
       family_(other.family_),
       proved_(std::make_unique<ProvedSizes>(infers)) {}
 

@@ -223,6 +223,7 @@ class StepCore::Implementation {
       }
       without_history(output);
       for (size_t i = 0; i < trained_.size(); ++i) output.tensors.push_back(as_gradient_of(trained_[i], gradients[i]));
+      output.owned = trained_.size();
       return output;
     };
     FunctionCall whole{call.inputs, call.facts, call.is_static, run, call.has_owner};

@@ -130,7 +130,10 @@ ProgramCompiler program_compiler(const std::string& name, int64_t callable) {
 
 detail::FunctionOutput run_function(const Kept& facts, const std::vector<at::Tensor>& inputs) {
   CallbackResult result = call_function(facts.number(), inputs);
-  return {std::move(result.tensors), result.shape == 0 ? nullptr : std::make_shared<const Kept>(result.shape), std::move(result.facts)};
+  detail::FunctionOutput output{std::move(result.tensors), nullptr, std::move(result.facts)};
+  if (result.shape != 0) output.shape = std::make_shared<const Kept>(result.shape);
+  output.owned = result.owned;
+  return output;
 }
 
 }  // namespace

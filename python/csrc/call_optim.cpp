@@ -36,6 +36,7 @@ struct OptimizerNames {
   Object* state = interned("state");
   Object* step = interned("step");
   Object* wrapped = interned("__wrapped__");
+  Object* wrapped_by_scheduler = interned("_wrapped_by_lr_sched");
   Object* pre_hooks = interned("_optimizer_step_pre_hooks");
   Object* post_hooks = interned("_optimizer_step_post_hooks");
   Object* was_called = interned("_opt_called");
@@ -118,7 +119,9 @@ bool is_own_step(Object* optimizer, Object* own) {
   Object* const replaced = item_of(own, optimizer_names().step);
   if (of_class && replaced == nullptr) return true;
   const Reference wrapped = of_class ? Reference::of_new(PyObject_GetAttr(replaced, optimizer_names().wrapped)) : Reference();
-  if (wrapped) return wrapped.get() == of_class.get();
+  const Reference is_schedulers =
+      wrapped ? Reference::of_new(PyObject_GetAttr(replaced, optimizer_names().wrapped_by_scheduler)) : Reference();
+  if (is_schedulers) return wrapped.get() == of_class.get() && is_true(is_schedulers.get());
   PyErr_Clear();
   return false;
 }
@@ -257,6 +260,8 @@ std::optional<std::vector<GatheredGroup>> gather_groups(OptimizerClass of, Objec
     const StateNames names = state_names(of, taken);
     for (std::ptrdiff_t k = 0; k < PyList_Size(list); ++k) {
       if (!take_parameter(names, PyList_GetItem(list, k), is_updated, reader, taken)) return std::nullopt;
+      // An error, which the optimizer raises before it updates anything.
+      if (of == OptimizerClass::Adam && !taken.parameters.empty() && taken.parameters.back().grad().is_sparse()) return std::nullopt;
     }
   }
   return all;

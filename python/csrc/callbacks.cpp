@@ -153,8 +153,8 @@ KeepsErrors::~KeepsErrors() {
 CallbackResult call_function(int64_t number, const std::vector<at::Tensor>& inputs) {
   static constinit capture::KnownOp op("hindcast::aot_python_function");
   const Stack result = call(op.get(), {number, optional_tensors(inputs), keeps_errors});
-  throw_if_raised(result.at(3));
-  return {tensors_of(result.at(0)), result.at(1).toInt(), result.at(2).toStringRef()};
+  throw_if_raised(result.at(4));
+  return {tensors_of(result.at(0)), result.at(1).toInt(), result.at(2).toStringRef(), static_cast<size_t>(result.at(3).toInt())};
 }
 
 int64_t call_compiler(int64_t number, int64_t graph, const std::vector<at::Tensor>& examples) {

@@ -47,6 +47,7 @@ struct CallbackResult {
   std::vector<at::Tensor> tensors;
   int64_t shape = 0;
   std::string facts;  // equal for equal shapes
+  size_t owned = 0;   // FunctionOutput::owned
 };
 CallbackResult call_function(int64_t number, const std::vector<at::Tensor>& inputs);
 

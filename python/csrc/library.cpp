@@ -138,7 +138,9 @@ void define_optim(torch::Library& m) {
 
 // Operators with kernels in Python (hindcast/_aot.py), which callbacks.cpp calls.
 void define_callbacks(torch::Library& m) {
-  m.def("aot_python_function(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, int shape, str facts, str? error)");
+  m.def(
+      "aot_python_function(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, int shape, str facts, int owned, str? "
+      "error)");
   m.def("aot_python_line() -> str");
   m.def("aot_python_takes_symbols(bool[] is_symbol, bool[] is_steady) -> int");
   m.def("aot_python_size_in_place_of(Tensor number) -> int");

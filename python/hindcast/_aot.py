@@ -108,7 +108,7 @@ def _text_of(leaf: Any) -> str:
 
 def _run_function(
     number: int, tensors: Sequence[torch.Tensor], keeps_errors: bool
-) -> tuple[list[torch.Tensor], int, str, Optional[str]]:
+) -> tuple[list[torch.Tensor], int, str, int, Optional[str]]:
     # The error of a trace that C++ has given up: its frames would keep their objects alive, such as guards of a dispatch state.
     _thread.error = None
     try:
@@ -119,7 +119,7 @@ def _run_function(
                 # No trace: the function gets its caller's arguments, and the caller its result.
                 args, kwargs = call.arguments
                 call.result = call.owner.run_itself(args, kwargs)
-                return [], _EAGER, "", None
+                return [], _EAGER, "", 0, None
         # A reset() on another thread may have dropped the kind since the call began.
         kind = _kept[number] if call is None else _kept.get(number) or _Kind(call.owner, call)
         before = None if call is None else random_states(call.generators())
@@ -130,6 +130,7 @@ def _run_function(
         start = _clock()
         sets: list[SetAttribute] = []
         try:
+            owner = kind.owner
             with _numbers_for_python(), known_of_stand_ins(), _notices_gradients():
                 result, writes = kind.run(tensors)
         finally:
@@ -139,22 +140,24 @@ def _run_function(
         if call is not None and before != random_states(call.generators()):
             call.draws = True
         if type(result) is torch.Tensor and not sets:
-            return [result], 0, "", None
+            return [result], 0, "", 0, None
+        last = result[-owner.owned_results :] if owner.owned_results and not writes else ()
+        owned = sum(isinstance(leaf, torch.Tensor) for leaf in last)
         objects = set() if call is None else set(map(id, call.objects))
         apart = TakenApart(result, lambda leaf: id(leaf) in objects or type(leaf) is Argument)
         if call is not None and any(map(is_new_in_each_call, apart.leaves)):
             known = objects.union(call.seen.state.names)
             if any(is_new_in_each_call(leaf) and id(leaf) not in known for leaf in apart.leaves):
                 call.makes_objects = True
-        del result
+        del result, last
         apart.take_tensors(lambda leaf: weakly(leaf) if id(leaf) in objects else leaf)
         shape = Shape(apart.leaves, apart.places, apart.spec, writes, tuple(sets))
         text = "; ".join([apart.text(_text_of), *(one.text() for one in sets)])
-        return apart.tensors, _keep(shape), text, None
+        return apart.tensors, _keep(shape), text, owned, None
     except BaseException as error:
         if not keeps_errors:
             raise
-        return [], 0, "", _raised(error)
+        return [], 0, "", 0, _raised(error)
 
 
 def _run_compiler(number: int, graph: int, examples: Sequence[Optional[torch.Tensor]]) -> tuple[int, Optional[str]]:
@@ -394,6 +397,7 @@ class AotFunction:
         self._function = function
         self._module = _module_of(function)
         self._fixed = _check_argnums(static_argnums)
+        self.owned_results = 0  # its result is a tuple, and the caller will write to this many tensors at its end
         self._fallback = bool(fallback)
         self._root: tuple[Any, ...] = (function,)
         self._kinds: _Kinds = {}

@@ -210,7 +210,10 @@ class CompiledStep:
         try:
             if closure is not None:
                 return self._hooked(self.optimizer, closure)
-            self._clip()
+            if self._how is not None and (self.optimizer._optimizer_step_pre_hooks or optimizers._global_optimizer_pre_hooks):
+                self._clip_originally(self._how)  # a hook may change the clipped gradients
+            else:
+                self._clip()
             return self._hooked(self.optimizer)
         finally:
             self._factor = None
@@ -255,8 +258,9 @@ class CompiledStep:
             return "the step() of its class was replaced"
         own = optimizer.__dict__
         own_step = own.get("step")
-        # A learning-rate scheduler wraps it.
-        if own_step is not None and getattr(own_step, "__wrapped__", None) is not type(optimizer).step:
+        if own_step is not None and not (
+            getattr(own_step, "_wrapped_by_lr_sched", False) and getattr(own_step, "__wrapped__", None) is type(optimizer).step
+        ):
             return "the optimizer's step() was replaced"
         if own.get("grad_scale") is not None or own.get("found_inf") is not None:
             return "the optimizer has a GradScaler's scale"
@@ -287,6 +291,8 @@ class CompiledStep:
     def _update(self, of_class: _Class, group: Group) -> None:
         settings = of_class.settings(group)
         why = _why_not_group(group, settings)
+        if why is None and of_class is _ADAM and any(each.grad is not None and each.grad.is_sparse for each in group["params"]):
+            why = "a gradient is sparse"  # which is an error, before anything is updated
         if why is not None:
             return self._update_originally(group, group["params"], why)
         parameters, state = self._state(of_class, group)
@@ -434,7 +440,8 @@ def compiled_step(optimizer: Optimizer, clip_grad_norm: Optional[ClipGradNorm] =
     Args:
         optimizer: of ``torch.optim``.
         clip_grad_norm: gradients are scaled in the kernel that reads them; ``.grad`` keeps what the backward wrote. Where
-            ``torch.nn.utils.clip_grad_norm_`` must do it, for sparse gradients and those of several devices, it scales ``.grad``.
+            ``torch.nn.utils.clip_grad_norm_`` must do it, for sparse gradients, those of several devices, and before hooks of the
+            optimizer, it scales ``.grad``.
 
     Raises:
         TypeError: for another type of argument.

@@ -65,7 +65,8 @@ class _Seen:
     def holds(self) -> bool:
         if not _unchanged(self.address):
             return False
-        return not self._readings or all(read(value()) == found for value, read, found in self._readings)
+        # A dead one is None.
+        return not self._readings or all((now := value()) is not None and read(now) == found for value, read, found in self._readings)
 
     def generators(self) -> list[Any]:
         return [value() for value in self._generators]

@@ -253,6 +253,7 @@ class TrainStep:
             return (_without_history(result), *map(_as_gradient_of, trained, gradients))
 
         made = aot_function(loss_and_gradients, **self._options)
+        made.owned_results = len(trained)
         self._compiled[key] = (trained, made)
         return made
 

@@ -181,6 +181,9 @@ inline std::string first_disagreement(torch::autograd::Node& node) {
       leaves = flatten_tensors(packed[k + 1]);
     } else {
       flatten(packed[k + 1], leaves);
+      if (capture::rounds_differently_for_symbols(node)) {  // its doubles are exact
+        for (Lifted& leaf : leaves) leaf.kind = leaf.kind == Lifted::Kind::Float ? Lifted::Kind::Int : leaf.kind;
+      }
       // A constant has nothing to lift; but a tensor or a double must never be taken for a constant.
       if (field.empty()) std::erase_if(leaves, [](const Lifted& leaf) { return leaf.kind == Lifted::Kind::Int; });
     }

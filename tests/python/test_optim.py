@@ -938,3 +938,70 @@ def test_arguments_are_checked():
     with pytest.raises(TypeError, match="expected a hindcast.ClipGradNorm"):
         hindcast.compiled_step(optimizer, 1.0)
     assert hindcast.ClipGradNorm(1, "inf") == hindcast.ClipGradNorm(1.0, math.inf)
+
+
+@pytest.mark.parametrize("of_class", (True, False), ids=("class", "instance"))
+def test_a_step_that_the_program_wraps_is_called(of_class):
+    net = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.Adam(net.parameters())
+    called = []
+    own = type(optimizer).step if of_class else optimizer.step.__func__
+
+    @functools.wraps(own)
+    def wrapper(*args, **kwargs):
+        called.append(1)
+        return own(optimizer, *args, **kwargs)
+
+    optimizer.step = wrapper
+    step = hindcast.compiled_step(optimizer)
+    for _ in range(3):
+        net(torch.ones(1, 2)).sum().backward()
+        step()
+    assert len(called) == 3 and "replaced" in step.why_original
+
+
+def test_a_hook_that_writes_to_clipped_gradients():
+    def trained(with_hindcast):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(3, 2)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+        def add_to_gradients(*_):
+            for parameter in net.parameters():
+                parameter.grad.add_(1)
+
+        optimizer.register_step_pre_hook(add_to_gradients)
+        step = hindcast.compiled_step(optimizer, hindcast.ClipGradNorm(0.1))
+        for _ in range(3):
+            optimizer.zero_grad()
+            (net(torch.ones(4, 3)) * 10).sum().backward()
+            if with_hindcast:
+                step()
+            else:
+                torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+                optimizer.step()
+        return [parameter.detach() for parameter in net.parameters()]
+
+    torch.testing.assert_close(trained(True), trained(False))
+
+
+def test_a_sparse_gradient_of_adam_is_an_error_before_any_update():
+    def parameters():
+        dense, sparse = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        dense.grad = torch.ones(3)
+        sparse.grad = torch.ones(3).to_sparse()
+        return [dense, sparse]
+
+    made = parameters()
+    optimizer = torch.optim.Adam(made)
+    with pytest.raises(RuntimeError, match="sparse"):
+        hindcast.compiled_step(optimizer)()
+    assert torch.equal(made[0], torch.ones(3)) and all(state.get("step", 0) == 0 for state in optimizer.state.values())
+    made[1].grad = None
+    hindcast.compiled_step(optimizer)()
+    made[0].grad = torch.ones(3)
+    made[1].grad = torch.ones(3).to_sparse()
+    before = made[0].clone()
+    with pytest.raises(RuntimeError, match="sparse"):
+        hindcast.compiled_step(optimizer)()
+    assert torch.equal(made[0], before)

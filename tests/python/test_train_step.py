@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from device_of_tests import DEVICE
+from side_by_side import assert_same
 import torch.utils.checkpoint
 from torch import nn
 
@@ -513,3 +514,105 @@ def test_a_function_that_keeps_a_tensor_is_given_up_and_says_so():
     for number in range(40):
         step(*batch(number))
     assert step.three_parts > 0 and "cannot be traced" in step.why_three_parts
+
+
+class AsSaved(torch.autograd.Function):
+    """The gradient of a product, returned as it was saved."""
+
+    is_traceable = True
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return (x * y).sum()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, y = ctx.saved_tensors
+        return y, x
+
+
+def check_steps(make_step, others, count=5):
+    """`make_step(optimizer, parameters)` and `others`: tensors that no step may change."""
+    with_hindcast, stock = ([torch.nn.Parameter(torch.full((3,), value)) for value in (1.0, 2.0)] for _ in range(2))
+    before = [other.detach().clone() for other in others]
+    step = make_step(torch.optim.SGD(with_hindcast, lr=0.1), with_hindcast)
+    expected = make_step(torch.optim.SGD(stock, lr=0.1), stock, False)
+    for _ in range(count):
+        step()
+        expected()
+        hindcast.wait()
+        torch.testing.assert_close([each.detach() for each in with_hindcast], [each.detach() for each in stock])
+        assert_same([other.detach() for other in others], before)
+
+
+@pytest.mark.parametrize("accumulate", (1, 2))
+@pytest.mark.parametrize("keep", (True, False), ids=("kept", "dropped"))
+def test_gradients_that_are_other_tensors_are_copied(accumulate, keep):
+    x, frozen = torch.full((3,), 5.0), torch.nn.Parameter(torch.full((3,), 7.0), requires_grad=False)
+
+    def loss(parameters):
+        return lambda: AsSaved.apply(*parameters) + AsSaved.apply(parameters[0], frozen) + AsSaved.apply(parameters[1], x)
+
+    def make_step(optimizer, parameters, is_hindcast=True):
+        if is_hindcast:
+            step = hindcast.train_step(optimizer, loss(parameters), accumulate=accumulate, keep_gradients=keep)
+
+            def edited():
+                step()
+                if keep:
+                    for parameter in parameters:
+                        parameter.grad.zero_()
+
+            return edited
+        micro_batches = 0
+
+        def stock():
+            nonlocal micro_batches
+            if micro_batches == 0:
+                optimizer.zero_grad()
+            loss(parameters)().backward()
+            micro_batches = (micro_batches + 1) % accumulate
+            if micro_batches == 0:
+                optimizer.step()
+            if keep:
+                for parameter in parameters:
+                    parameter.grad.zero_()
+
+        return stock
+
+    check_steps(make_step, [x, frozen])
+
+
+@pytest.mark.parametrize("which", ("parameter", "argument", "frozen", "result"))
+def test_a_gradient_that_is_another_tensor_alone(which):
+    x, frozen = torch.full((3,), 5.0), torch.full((3,), 7.0)
+
+    def loss(parameters, x):
+        first, second = parameters
+        if which == "parameter":
+            return AsSaved.apply(first, second)
+        if which == "result":
+            made = x * 2
+            return AsSaved.apply(first, made) + second.sum(), made
+        return AsSaved.apply(first, x if which == "argument" else frozen) + second.sum()
+
+    def make_step(optimizer, parameters, is_hindcast=True):
+        step = hindcast.train_step(optimizer, lambda x: loss(parameters, x), accumulate=2)
+
+        def ours():
+            for _ in range(2):
+                result = step(x)
+            if which == "result":
+                assert torch.equal(result[1], x * 2)
+
+        def stock():
+            optimizer.zero_grad()
+            for _ in range(2):
+                result = loss(parameters, x)
+                (result[0] if which == "result" else result).backward()
+            optimizer.step()
+
+        return ours if is_hindcast else stock
+
+    check_steps(make_step, [x, frozen])

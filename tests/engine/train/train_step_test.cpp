@@ -562,5 +562,44 @@ TEST(TrainStep, BadOptionsAreRefused) {
   EXPECT_THROW(step(numbers({8, 6}), numbers({8, 3})), std::invalid_argument);
 }
 
+// The gradient of a product, returned as it was saved.
+struct ProductAsSaved : torch::autograd::Function<ProductAsSaved> {
+  static constexpr bool is_traceable = true;
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& y) {
+    ctx->save_for_backward({x, y});
+    return (x * y).sum();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx, const torch::autograd::variable_list&) {
+    const auto saved = ctx->get_saved_variables();
+    return {saved[1], saved[0]};
+  }
+};
+
+TEST(TrainStep, CopiesGradientsThatAreOtherTensors) {
+  for (const size_t accumulate : {1, 2}) {
+    const auto leaf = [](double value) { return at::full({3}, value, at::kDouble).set_requires_grad(true); };
+    const Tensors ours = {leaf(1), leaf(2)}, stock = {leaf(1), leaf(2)};
+    const at::Tensor x = at::full({3}, 5.0, at::kDouble), before = x.clone();
+    torch::optim::SGD of_ours(ours, 0.1), of_stock(stock, 0.1);
+    const auto loss = [](const Tensors& leaves, const at::Tensor& input) {
+      return ProductAsSaved::apply(leaves[0], leaves[1]) + ProductAsSaved::apply(leaves[0], input);
+    };
+    TrainStepOptions options = now();
+    options.accumulate = accumulate;
+    auto step = train_step(
+        of_ours, [&](const at::Tensor& input) { return loss(ours, input); }, options);
+    for (int i = 0; i < 4; ++i) {
+      of_stock.zero_grad();
+      for (size_t k = 0; k < accumulate; ++k) {
+        step(x);
+        loss(stock, x).backward();
+      }
+      of_stock.step();
+      for (size_t p = 0; p < ours.size(); ++p) EXPECT_TRUE(at::allclose(ours[p], stock[p], 1e-12, 1e-12)) << "step " << i;
+      EXPECT_TRUE(x.equal(before));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hindcast::tests
