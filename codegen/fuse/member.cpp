@@ -176,7 +176,7 @@ class Description {
     for (uint32_t i = 0; i < args.size(); ++i) {
       if (!add_operand(op, args[i], i)) return false;
     }
-    if (op.gives_mask && !compares_alike(args)) return false;
+    if (op.gives_mask ? !compares_alike(args) : rounds_an_operand(args)) return false;
     std::vector<Arg> rounded = args;
     if (!round_numbers(op, rounded)) return false;
     member_.build = [rounded, &op](BodyBuilder& body) { body.result(0, op.build(body, rounded), Extent::Element); };
@@ -201,11 +201,31 @@ class Description {
     return true;
   }
 
+  // Whether ATen rounds an operand without dims to the 16 bits of the others, as the temperature in float32 of scores in bfloat16. Its
+  // mul(), and div() of the divisor, do not.
+  bool rounds_an_operand(const std::vector<Arg>& args) const {
+    const Value& result = value(instr_.outputs[0]);
+    if (!is_of_16_bits(result.dtype) || result.sizes.empty() || !member_.device->is_cpu()) return false;
+    const auto is_wide = [&](const MemberOperand& operand) {
+      const Value& read = value(operand.value);
+      return !read.sizes.empty() && is_float(read.dtype) && !is_of_16_bits(read.dtype);
+    };
+    if (std::any_of(member_.operands.begin(), member_.operands.end(), is_wide)) return false;
+    std::string_view op = name().name;
+    if (op.ends_with('_')) op.remove_suffix(1);
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (args[i].kind != Arg::Kind::Value || op == "aten::mul" || (op == "aten::div" && i == 1)) continue;
+      const Value& read = value(args[i].values[0]);
+      if (read.sizes.empty() && is_float(read.dtype) && read.dtype != result.dtype) return true;
+    }
+    return false;
+  }
+
   // Rounds the numbers that ATen rounds. Returns false if they are known only when the kernel runs.
   bool round_numbers(const PointwiseOp& op, std::vector<Arg>& args) const {
     const at::ScalarType type = value(instr_.outputs[0]).dtype;
     if (!is_of_16_bits(type) || !member_.device->is_cpu()) return true;
-    if (op.accepts_in_16_bits && !op.accepts_in_16_bits(args)) return false;
+    if (op.accepts_in_16_bits && !op.accepts_in_16_bits(args, type)) return false;
     for (uint32_t i = 0; i < args.size(); ++i) {
       if (!(op.rounded >> i & 1)) continue;
       if (args[i].kind == Arg::Kind::Value && value(args[i].values[0]).dtype == type) continue;

@@ -165,7 +165,7 @@ PointwiseOp with_optional_eps(const Functor& functor) {
   op.accepts = [=](const Args& args) {
     return is_none(args[eps]) || (args[eps].kind == Arg::Kind::Constant && args[eps].constant.toDouble() <= 0.5);
   };
-  op.accepts_in_16_bits = [=](const Args& args) { return is_none(args[eps]) || args[eps].constant.toDouble() >= 0.125; };
+  op.accepts_in_16_bits = [=](const Args& args, at::ScalarType) { return is_none(args[eps]) || args[eps].constant.toDouble() >= 0.125; };
   op.build = [=](BodyBuilder& body, const Args& args) {
     std::vector<Operand> all = operands(body, args, eps);
     all.push_back(is_none(args[eps]) ? body.number(-1) : body.scalar(args[eps]));
@@ -190,6 +190,10 @@ PointwiseOp gelu(const Functor& functor) {
 PointwiseOp power(const Functor& functor) {
   PointwiseOp op;
   op.rounded = 1u << 1;
+  // ATen takes the root for all types but float16, whose pow() gives -0 and -inf other roots.
+  op.accepts_in_16_bits = [](const Args& args, at::ScalarType type) {
+    return type != at::kHalf || !(is_number(args[1], 0.5) || is_number(args[1], -0.5));
+  };
   op.build = [=](BodyBuilder& body, const Args& args) {
     const Operand self = operand(body, args[0]);
     if (is_number(args[1], 2)) return body.op("square", {self});

@@ -16,8 +16,8 @@ struct PointwiseOp {
   uint32_t rounded = 0;      // numbers that ATen rounds to the result's type if that has 16 bits; on the CPU only
   bool gives_mask = false;   // the result is bool; inside a kernel it is a number like all other values: 1 or 0
   /// False if the expression is not right for these arguments.
-  std::function<bool(const std::vector<capture::Arg>&)> accepts;             // empty: always
-  std::function<bool(const std::vector<capture::Arg>&)> accepts_in_16_bits;  // the same, for results of 16 bits on the CPU
+  std::function<bool(const std::vector<capture::Arg>&)> accepts;                             // empty: always
+  std::function<bool(const std::vector<capture::Arg>&, at::ScalarType)> accepts_in_16_bits;  // the same, for results of 16 bits on the CPU
   std::function<Operand(BodyBuilder&, const std::vector<capture::Arg>&)> build;
 };
 

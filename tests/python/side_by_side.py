@@ -10,6 +10,8 @@ STEPS = 3  # a capture and two hits
 
 needs_named_tensors = pytest.mark.skipif(not hasattr(torch.Tensor, "has_names"), reason="torch 2.13 and later have no named tensors")
 
+RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
+
 
 def assert_same(seen: Any, expected: Any, where: str = "result") -> None:
     assert type(seen) is type(expected), f"{where}: {seen!r}, expected {expected!r}"

@@ -7,6 +7,7 @@ import hindcast
 import pytest
 import test_aot_ops as database
 import torch
+from side_by_side import RELEASE
 from device_of_tests import ADDS_IN_ANY_ORDER, DEVICE
 from test_aot_ops import dense, name_of, needs_gradient, samples_of, weighted
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -138,6 +139,10 @@ def is_close(seen, expected):
     return seen == expected
 
 
+def without_zeros(derivatives):
+    return [[each if each is not None and each[0].any() else None for each in one] for one in derivatives]
+
+
 @pytest.mark.parametrize("first", [1, 2], ids=["programs_first", "at_once"])
 @pytest.mark.parametrize("op", [each.values[0] for each in with_gradients() if each.values[0].supports_gradgrad], ids=name_of)
 @pytest.mark.filterwarnings("ignore")
@@ -155,6 +160,8 @@ def test_through_compiled_functions(op, first):
             first_ones = [[each and each[0] for each in derivatives[0]] for derivatives in (seen, expected)]
             assert is_close(*first_ones), f"{name_of(op)}, sample {i}: first derivatives {first_ones[0]}, expected {first_ones[1]}"
             seen = outcome(function, sample)
+        if RELEASE >= (2, 15) and name_of(op) == "native_group_norm":  # PyTorch's zeros for the bias, on which nothing depends
+            seen, expected = without_zeros(seen), without_zeros(expected)
         assert is_close(seen, expected), f"{name_of(op)}, sample {i}: {seen}, expected {expected}"
 
 
@@ -311,6 +318,7 @@ def test_a_backward_that_is_recorded_twice(layers):
         assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(seen, expected))
 
 
+@pytest.mark.skipif(RELEASE >= (2, 15), reason="the function runs eagerly: docs/libtorch-releases.md")
 def test_a_checkpoint_in_a_function():
     def function(a, w):
         return checkpoint(lambda t: (t @ w).tanh(), a, use_reentrant=False)
@@ -429,6 +437,10 @@ def test_what_is_compared_is_computed_once(function, partition):
     ],
 )
 def test_sizes_that_change(function, partition):
+    try:
+        first_and_second(function, torch.ones(4, 5, dtype=torch.double, requires_grad=True))
+    except RuntimeError as error:  # the fused attention of 2.15
+        pytest.skip(str(error))
     compiled = hindcast.aot_function(function, async_=False, partition_fn=partition)
     for size in ((4, 5), (4, 5), (7, 5), (3, 8), (3, 8), (7, 7), (4, 5)):
         x = torch.linspace(-1, 2, size[0] * size[1], dtype=torch.double).reshape(size).requires_grad_()
