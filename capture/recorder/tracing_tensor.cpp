@@ -177,6 +177,12 @@ c10::SymIntArrayRef TracingTensor::sym_sizes_custom() const {
   return numbers_;
 }
 c10::SymIntArrayRef TracingTensor::sym_strides_custom() const {
+  // Where strides go is not followed through Python code, as sizes are: it gets numbers.
+  if (symbolic && is_interpreter_asking()) {
+    numbers_.clear();
+    for (const int64_t stride : strides_custom()) numbers_.emplace_back(stride);
+    return numbers_;
+  }
   if (strides_.empty() && !sizes.empty()) {
     strides_ = symbolic_strides(real.sizes(), real.strides(), sizes);
     if (strides_.empty()) {

@@ -44,6 +44,8 @@ void visit_list(c10::IValue& value, const ValueVisitor& with) {
   }
 }
 
+bool is_undefined(const c10::IValue& value) { return value.isTensor() && !value.toTensor().defined(); }
+
 void visit_tuple(c10::IValue& value, const ValueVisitor& with) {
   const auto tuple = value.toTuple();
   const auto& elements = tuple->elements();
@@ -51,9 +53,14 @@ void visit_tuple(c10::IValue& value, const ValueVisitor& with) {
   std::vector<c10::IValue> items(elements.begin(), elements.end());
   for (c10::IValue& item : items) visit(item, with);
   if (!with.replaces_tensors) return;
-  // Keeps a named tuple's type.
-  const auto type = tuple->type<c10::TupleType>();
-  value = type->schema() ? c10::ivalue::Tuple::createNamed(std::move(items), type) : c10::ivalue::Tuple::create(std::move(items));
+  // Keeps a named tuple's type. The type of another one is that of its elements, which the query below would derive: undefined tensors have
+  // none, so a tuple of these gets a type that says nothing.
+  auto type = tuple->type<c10::TupleType>();
+  if (!type->schema()) {
+    const bool has_undefined = std::any_of(items.begin(), items.end(), is_undefined);
+    type = has_undefined ? c10::TupleType::create(std::vector<c10::TypePtr>(items.size(), c10::AnyType::get())) : nullptr;
+  }
+  value = type ? c10::ivalue::Tuple::createNamed(std::move(items), type) : c10::ivalue::Tuple::create(std::move(items));
 }
 
 void visit_dict(c10::IValue& value, const ValueVisitor& with) {

@@ -71,14 +71,28 @@ bool is_operator(const Node& node) {
   return schema != nullptr && c10::Dispatcher::singleton().findSchema(schema->operator_name()).has_value();
 }
 
+std::optional<std::string> effect_in(const Block& block);
+
+// The inliner leaves the methods that a `with` calls.
+std::optional<std::string> effect_of_context(const Node& node) {
+  const auto type = node.inputs().at(0)->type()->cast<c10::ClassType>();
+  auto* const method = type == nullptr ? nullptr : type->findMethod(node.kind() == prim::Enter ? "__enter__" : "__exit__");
+  const auto* function = method == nullptr ? nullptr : torch::jit::tryToGraphFunction(*method);
+  if (function == nullptr) return std::nullopt;  // a context of LibTorch's
+  const auto graph = function->graph()->copy();
+  torch::jit::Inline(*graph);
+  return effect_in(*graph->block());
+}
+
 std::optional<std::string> effect_of(const Node& node) {
   const auto kind = node.kind();
+  if (kind == prim::Enter || kind == prim::Exit) return effect_of_context(node);
   if (kind == prim::SetAttr) return base::format("assigns to the attribute '{}'", node.s(attr::name));
   if (kind == prim::fork || kind == prim::awaitable) return "starts a task (torch.jit.fork)";
   if (kind == prim::CallMethod) return base::format("calls the method '{}' of an interface or of a C++ class", node.s(attr::name));
   if (writes_to_container_of_others(node))
     return base::format("changes a list or a dictionary that it did not make ({})", kind.toQualString());
-  if (kind == prim::RaiseException || kind == prim::Enter || kind == prim::Exit || is_operator(node)) return std::nullopt;
+  if (kind == prim::RaiseException || is_operator(node)) return std::nullopt;
   if (node.hasSideEffects()) return base::format("has an effect ({})", kind.toQualString());
   return std::nullopt;
 }

@@ -1595,3 +1595,26 @@ def test_powers_of_special_numbers(dtype, exponent):
         seen.sum().backward()
         expected.sum().backward()
         torch.testing.assert_close(ours.grad, stock.grad, equal_nan=True)
+
+
+STRIDES = {
+    "division": lambda x: x * ((x.stride(0) - 8) // 3),
+    "remainder": lambda x: x * ((x.stride(0) - 8) % 3),
+    "bits": lambda x: x * (x.stride(0) & 6) + (x.stride(0) >> 1),
+    "abs": lambda x: x * abs(x.stride(0) - 4),
+    "power": lambda x: x ** x.stride(0),
+    "branch": lambda x: x * (2 if x.stride()[0] > 5 else 3),
+    "of a value": lambda x: x * ((x.t().contiguous().stride(0) - 8) // 3),
+    "type": lambda x: x * (2 if type(x.stride(0)) is int else 3),
+    "text": lambda x: x * len(f"{x.stride(0)}"),
+    "returned": lambda x: (x * 2, x.stride()),
+}
+
+
+@pytest.mark.parametrize("name", STRIDES)
+def test_strides_that_a_function_reads(name):
+    function = STRIDES[name]
+    f = hindcast.aot_function(function)
+    for size in ((5, 3), (5, 4), (7, 3), (5, 7), (6, 4), (5, 3), (3, 11), (2, 2)):
+        x = torch.linspace(-1, 2, size[0] * size[1]).view(size)
+        assert_same(f(x), function(x))

@@ -81,6 +81,84 @@ def forward(self, xs: List[Tensor], scale: float, extra: Optional[Tensor], names
   EXPECT_EQ(compiled.stats().hits, 12);
 }
 
+TEST(AotJitModule, TuplesOfTensorsComeOut) {
+  for (const char* const text : {R"(
+def forward(self, x: Tensor) -> Tuple[Tensor, int]:
+    return torch.mm(x, self.weight).tanh(), 3
+)",
+                                 R"(
+def forward(self, x: Tensor) -> Tuple[Tensor, Tuple[Tensor, float], str]:
+    y = torch.mm(x, self.weight)
+    return y.tanh(), (y.exp(), 2.5), "text"
+)",
+                                 R"(
+def forward(self, x: Tensor) -> List[Tuple[Tensor, int]]:
+    y = torch.mm(x, self.weight)
+    return [(y.tanh(), 1), (y.exp(), 2)]
+)"}) {
+    auto stock = script_module(text), original = script_module(text);
+    const auto compiled = aot_module(original, exact_programs());
+    for (int i = 0; i < 4; ++i) expect_like_stock(compiled, stock, {rows(3, i)}, text);
+    EXPECT_EQ(compiled.stats().hits, 3) << text;
+  }
+}
+
+TEST(AotJitModule, NumbersOfObjectsInContainersAreLookedAt) {
+  const auto unit = std::make_shared<torch::jit::CompilationUnit>();
+  const auto box = c10::ClassType::create("__torch__.Box", unit);
+  box->addAttribute("factor", c10::FloatType::get());
+  unit->register_type(box);
+  const auto make = [&] {
+    auto object = c10::ivalue::Object::create(c10::StrongTypePtr(unit, box), 1);
+    object->setSlot(0, 2.0);
+    c10::impl::GenericList list(box);
+    list.push_back(object);
+    torch::jit::Module module("__torch__.Net", unit, /*shouldMangle=*/true);
+    module.register_attribute("boxes", c10::ListType::create(box), list);
+    module.define(R"(
+def forward(self, x: Tensor) -> Tensor:
+    return torch.tanh(x) * self.boxes[0].factor
+)");
+    return std::pair(module, object);
+  };
+  auto [stock, of_stock] = make();
+  auto [original, of_original] = make();
+  const auto compiled = aot_module(original, exact_programs());
+  for (const double factor : {2.0, 2.0, 2.0, 5.0, 5.0, 2.0}) {
+    of_stock->setSlot(0, factor);
+    of_original->setSlot(0, factor);
+    expect_like_stock(compiled, stock, {rows(2)}, c10::str("factor ", factor));
+  }
+  EXPECT_EQ(compiled.stats().hits, 4);
+}
+
+TEST(AotJitModule, EffectsOfAContextAreSeen) {
+  const auto make = [] {
+    torch::jit::Module context("Context");
+    context.register_attribute("times", c10::IntType::get(), 0);
+    context.define(R"(
+def __enter__(self) -> None:
+    self.times = self.times + 1
+
+def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+    pass
+)");
+    torch::jit::Module module("Net");
+    module.register_module("context", context);
+    module.define(R"(
+def forward(self, x: Tensor) -> Tensor:
+    with self.context:
+        y = torch.tanh(x)
+    return y * self.context.times
+)");
+    return module;
+  };
+  auto stock = make(), original = make();
+  const auto compiled = aot_module(original, exact_programs());
+  for (int i = 0; i < 4; ++i) expect_like_stock(compiled, stock, {rows(2)}, c10::str("call ", i));
+  EXPECT_EQ(compiled.stats().hits, 0);
+}
+
 TEST(AotJitModule, AttributesAreLookedAt) {
   const char* const text = R"(
 def forward(self, x: Tensor) -> Tensor:
