@@ -1,5 +1,6 @@
 """A training step in one call: forward, gradients, clipping and updates."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
@@ -314,7 +315,12 @@ class TrainStep:
         if self._scaler is None:
             self.update()
         else:
-            self.update.with_scaler(self._scaler)
+            try:
+                self.update.with_scaler(self._scaler)
+            except BaseException:
+                with contextlib.suppress(AssertionError):  # it has seen no gradient
+                    self._scaler.update()  # otherwise it would refuse the next step
+                raise
             self._scaler.update()
         if not self._keep_gradients:
             self._drop_gradients()

@@ -616,3 +616,19 @@ def test_a_gradient_that_is_another_tensor_alone(which):
         return ours if is_hindcast else stock
 
     check_steps(make_step, [x, frozen])
+
+
+def test_a_scaler_goes_on_after_an_error():
+    net = nn.Linear(3, 2)
+    scaler = torch.amp.GradScaler("cpu", init_scale=16.0)
+    clip = hindcast.ClipGradNorm(1.0, error_if_nonfinite=True)
+    step = hindcast.train_step(
+        torch.optim.SGD(net.parameters(), lr=0.1), lambda x: net(x).square().sum(), scaler=scaler, clip_grad_norm=clip
+    )
+    before = [parameter.detach().clone() for parameter in net.parameters()]
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="finite"):
+            step(torch.full((4, 3), float("inf")))
+    assert_same([parameter.detach() for parameter in net.parameters()], before)
+    step(torch.ones(4, 3))
+    assert not torch.equal(net.weight, before[0])
