@@ -26,6 +26,10 @@ class Search {
     }
   }
 
+  void find_same() {
+    for (uint32_t i = 0; i < edges_.size(); ++i) note(edges_[i], i);
+  }
+
   void run() {
     if (asked_.empty()) return;
     for (const Edge& edge : edges_) visit(edge);
@@ -33,10 +37,7 @@ class Search {
       const Node* node = open_.back();
       open_.pop_back();
       for (const Edge& edge : node->next_edges()) {
-        const auto [first, last] = asked_.equal_range(edge.function.get());
-        for (auto each = first; each != last; ++each) {
-          if (edges_[each->second].input_nr == edge.input_nr) found[each->second] = true;
-        }
+        note(edge);
         visit(edge);
       }
     }
@@ -45,6 +46,16 @@ class Search {
   std::vector<bool> found;  // by input
 
  private:
+  static constexpr uint32_t kNoInput = std::numeric_limits<uint32_t>::max();
+
+  // Marks the asked ones, other than `of`, whose edge this is.
+  void note(const Edge& edge, uint32_t of = kNoInput) {
+    if (!edge.is_valid()) return;
+    const auto [first, last] = asked_.equal_range(edge.function.get());
+    for (auto each = first; each != last; ++each) {
+      if (each->second != of && edges_[each->second].input_nr == edge.input_nr) found[each->second] = true;
+    }
+  }
   // A node's successors have lower topological numbers.
   void visit(const Edge& edge) {
     const Node* node = edge.function.get();
@@ -69,9 +80,8 @@ std::vector<bool> leads_another_to(const std::vector<Edge>& edges) {
 }
 
 bool leads_another_to_any(const std::vector<Edge>& edges, const std::vector<uint32_t>& asked) {
-  const auto is_repeated = [&](uint32_t one) { return edges[one].is_valid() && std::count(edges.begin(), edges.end(), edges[one]) > 1; };
-  if (std::any_of(asked.begin(), asked.end(), is_repeated)) return true;
   Search search(edges, asked);
+  search.find_same();
   search.run();
   return std::find(search.found.begin(), search.found.end(), true) != search.found.end();
 }

@@ -66,16 +66,6 @@ void own_last(std::vector<at::Tensor>& tensors, size_t count) {
   }
 }
 
-// Whether a returned tensor is, or may share memory with, a tensor of the caller's or another returned one.
-bool is_shared(const std::vector<Returned>& all, size_t i) {
-  const Returned& one = all[i];
-  if (one.from != Returned::From::Result) return one.from == Returned::From::Primal;
-  if (one.same_as || !one.views.empty()) return true;
-  return std::any_of(all.begin(), all.end(), [&](const Returned& other) {
-    return &other != &one && other.from == Returned::From::Result && other.index == one.index;
-  });
-}
-
 // Gives each result memory of its own: a plan may have made two results the same tensor, or one the same as an input.
 void separate(std::vector<at::Tensor>& results, const std::vector<at::Tensor>& primals) {
   for (size_t i = 0; i < results.size(); ++i) {
@@ -322,9 +312,7 @@ std::vector<at::Tensor> AotCall::finish(const Specialisation& known, std::vector
     const c10::AutoGradMode grad(returned.with_autograd);
     tensors.push_back(known.view(whole, returned.views, bindings));
   }
-  for (size_t i = tensors.size() - known.owned(); i < tensors.size(); ++i) {
-    if (tensors[i].defined() && is_shared(known.returned(), i)) tensors[i] = copy_of(tensors[i]);
-  }
+  for (const size_t i : known.copied()) tensors[i] = copy_of(tensors[i]);
   return tensors;
 }
 

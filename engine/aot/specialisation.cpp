@@ -41,6 +41,24 @@ bool have_history(const std::vector<at::Tensor>& inputs) {
   return std::any_of(inputs.begin(), inputs.end(), has_history);
 }
 
+// Whether a returned tensor is, or may share memory with, a tensor of the caller's or another returned one.
+bool is_shared(const std::vector<Returned>& all, size_t i) {
+  const Returned& one = all[i];
+  if (one.from != Returned::From::Result) return one.from == Returned::From::Primal;
+  if (one.same_as || !one.views.empty()) return true;
+  return std::any_of(all.begin(), all.end(), [&](const Returned& other) {
+    return &other != &one && other.from == Returned::From::Result && other.index == one.index;
+  });
+}
+
+std::vector<size_t> shared_of_last(const std::vector<Returned>& all, size_t count) {
+  std::vector<size_t> shared;
+  for (size_t i = all.size() - count; i < all.size(); ++i) {
+    if (is_shared(all, i)) shared.push_back(i);
+  }
+  return shared;
+}
+
 }  // namespace
 
 InputFacts::InputFacts(const std::vector<at::Tensor>& inputs, const std::vector<bool>& is_static, bool with_kinds) {
@@ -75,7 +93,8 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
       calls_users_operator_(trace.calls_users_operator()),
       shape_(std::move(output.shape)),
       shape_facts_(std::move(output.facts)),
-      owned_(output.owned) {
+      owned_(output.owned),
+      copied_(shared_of_last(returned_, owned_)) {
   for (const at::Tensor& tensor : trace.lifted()) lifted_.emplace_back(tensor, has_owner && has_owner(tensor));
   for (uint32_t i = 0; i < trace.primal_count(); ++i) {
     needs_gradient_.push_back(trace.needs_gradient(i));
@@ -168,6 +187,7 @@ Specialisation::Specialisation(const Specialisation& other, std::shared_ptr<capt
       shape_(other.shape_),
       shape_facts_(other.shape_facts_),
       owned_(other.owned_),
+      copied_(shared_of_last(returned_, owned_)),
       family_(other.family_),
       proved_(std::make_unique<ProvedSizes>(infers)) {}
 

@@ -160,8 +160,8 @@ class Specialisation {
   const std::shared_ptr<const void>& shape() const { return shape_; }
   /// True if both read the same outside tensors and return the same non-tensor values: only then can one program serve both.
   bool has_same_outside_tensors(const Specialisation& other) const;
-  /// FunctionOutput::owned.
-  size_t owned() const { return owned_; }
+  /// The returned tensors that are copied, since the caller will write to them and they may share memory: FunctionOutput::owned.
+  const std::vector<size_t>& copied() const { return copied_; }
   const std::vector<uint32_t>& lasting() const { return lasting_; }
   const std::vector<uint32_t>& leaves() const { return leaves_; }
   /// Indices of the primals that need a gradient.
@@ -197,7 +197,8 @@ class Specialisation {
   bool calls_users_operator_ = false;
   std::shared_ptr<const void> shape_;
   std::string shape_facts_;
-  size_t owned_ = 0;
+  size_t owned_ = 0;  // FunctionOutput::owned
+  std::vector<size_t> copied_;
   std::atomic<State> state_ = State::InUse;
   std::atomic<bool> is_exact_ = false, learns_at_once_ = false;
   std::atomic<uint32_t> calls_without_program_ = 0, layouts_chosen_ = 0;
