@@ -177,7 +177,7 @@ class States:
 
     def _make(self, key: Any, walk: Walk) -> State:
         kept, names = list(walk.kept), []
-        for address, value in walk.named.items():
+        for address, value in [*walk.named.items(), *walk.behind.items()]:
             try:
                 if address not in self._references:
                     reference = _Reference(value, self._died)

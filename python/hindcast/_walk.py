@@ -196,6 +196,7 @@ class Walk:
         self.key: list[Any] = []
         self.words = array("q", (0,))
         self.named: dict[int, Any] = {}  # by id: objects compared by identity
+        self.behind: dict[int, Any] = {}  # by id: containers that no word compares, so that nothing else tells when they are gone
         self.kept: list[Any] = []  # values that the words point to
         # Objects that no word can describe: what to read of them, and what it was.
         self.readings: list[tuple[Any, Callable[[Any], Any], Any]] = []
@@ -253,10 +254,10 @@ class Walk:
     def _look_into(self, value: Any) -> None:
         kind = type(value)
         if kind in weakref.ProxyTypes:
-            self._entry(_referent_of(value))
+            self._entry_behind(_referent_of(value))
             return
         if issubclass(kind, weakref.ref):
-            self._entry(value())
+            self._entry_behind(value())
             return
         if issubclass(kind, torch.Tensor):  # C++ compares it
             if is_lazy(value):
@@ -292,11 +293,12 @@ class Walk:
             self._entries(gc.get_referents(value))
         elif kind is ContextVar:
             self._reading(value, variable_of)
-            self._entry(value.get(None))
+            self._entry_behind(value.get(None))
         elif issubclass(kind, threading.local):
             self._class_of(value)
             self._reading(value, attributes_here)
-            self._entries(_attributes_here(value).values())
+            for each in list(_attributes_here(value).values()):
+                self._entry_behind(each)
         elif hasattr(kind, "_aot_sees"):
             self._entries(value._aot_sees())
         elif kind in (set, frozenset):
@@ -305,6 +307,11 @@ class Walk:
             self._container(value)
         else:
             self._object(value)
+
+    def _entry_behind(self, value: Any) -> None:
+        if _is_container(value):
+            self.behind[id(value)] = value
+        self._entry(value)
 
     def _entries(self, values: Iterable[Any]) -> None:
         for value in values:
