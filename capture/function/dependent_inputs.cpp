@@ -14,10 +14,10 @@ using torch::autograd::Node;
 
 namespace {
 
-/// Finds those of `asked` that the history of an input leads to.
+/// Looks whether the history of an input leads to one of `asked`.
 class Search {
  public:
-  Search(const std::vector<Edge>& edges, const std::vector<uint32_t>& asked) : found(edges.size()), edges_(edges) {
+  Search(const std::vector<Edge>& edges, const std::vector<uint32_t>& asked) : edges_(edges) {
     for (const uint32_t input : asked) {
       const Edge& edge = edges[input];
       if (!edge.is_valid()) continue;
@@ -26,14 +26,13 @@ class Search {
     }
   }
 
-  void find_same() {
-    for (uint32_t i = 0; i < edges_.size(); ++i) note(edges_[i], i);
-  }
-
   void run() {
     if (asked_.empty()) return;
-    for (const Edge& edge : edges_) visit(edge);
-    while (!open_.empty()) {
+    for (uint32_t i = 0; i < edges_.size(); ++i) {
+      note(edges_[i], i);
+      visit(edges_[i]);
+    }
+    while (!open_.empty() && !found) {
       const Node* node = open_.back();
       open_.pop_back();
       for (const Edge& edge : node->next_edges()) {
@@ -43,17 +42,17 @@ class Search {
     }
   }
 
-  std::vector<bool> found;  // by input
+  bool found = false;
 
  private:
   static constexpr uint32_t kNoInput = std::numeric_limits<uint32_t>::max();
 
-  // Marks the asked ones, other than `of`, whose edge this is.
+  // Finds an asked one, other than `of`, whose edge this is.
   void note(const Edge& edge, uint32_t of = kNoInput) {
     if (!edge.is_valid()) return;
     const auto [first, last] = asked_.equal_range(edge.function.get());
     for (auto each = first; each != last; ++each) {
-      if (each->second != of && edges_[each->second].input_nr == edge.input_nr) found[each->second] = true;
+      if (each->second != of && edges_[each->second].input_nr == edge.input_nr) found = true;
     }
   }
   // A node's successors have lower topological numbers.
@@ -71,19 +70,10 @@ class Search {
 
 }  // namespace
 
-std::vector<bool> leads_another_to(const std::vector<Edge>& edges) {
-  std::vector<uint32_t> all(edges.size());
-  for (uint32_t i = 0; i < all.size(); ++i) all[i] = i;
-  Search search(edges, all);
-  search.run();
-  return search.found;
-}
-
 bool leads_another_to_any(const std::vector<Edge>& edges, const std::vector<uint32_t>& asked) {
   Search search(edges, asked);
-  search.find_same();
   search.run();
-  return std::find(search.found.begin(), search.found.end(), true) != search.found.end();
+  return search.found;
 }
 
 }  // namespace hindcast::capture

@@ -8,10 +8,8 @@
 
 namespace hindcast::capture {
 
-/// By input: whether the history of another one leads to it. `edges`: where the inputs' gradients arrive; invalid for one that requires
-/// none. Takes time proportional to the nodes of these histories.
-std::vector<bool> leads_another_to(const std::vector<torch::autograd::Edge>& edges);
-/// Whether the history of another input leads to one of `asked`, or another input is the same tensor.
+/// Whether the history of another input leads to one of `asked`, or another input is the same tensor. `edges`: where the inputs' gradients
+/// arrive; invalid for one that requires none. Takes time proportional to the nodes of these histories.
 bool leads_another_to_any(const std::vector<torch::autograd::Edge>& edges, const std::vector<uint32_t>& asked);
 
 }  // namespace hindcast::capture

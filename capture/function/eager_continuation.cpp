@@ -23,9 +23,8 @@ namespace {
 // Moves hooks that the function has registered on a stand-in (on `former`, the node where its gradient arrives) to the argument.
 void move_hooks(const at::Tensor& stand_in, torch::autograd::Node& former, const at::Tensor& input, torch::autograd::Node& node) {
   using Hooks = std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>;
-  auto& on_stand_in = stand_in.is_leaf() ? torch::autograd::impl::get_autograd_meta(stand_in)->hooks_ : former.tensor_pre_hooks();
-  const auto hooks = std::make_shared<Hooks>(std::move(on_stand_in));
-  on_stand_in.clear();
+  const auto hooks = std::make_shared<Hooks>(std::move(former.tensor_pre_hooks()));  // for a leaf: the tensor's own
+  former.tensor_pre_hooks().clear();
   if (stand_in.is_leaf()) torch::autograd::impl::clear_hooks(stand_in);
   if (!hooks->empty()) {
     input.register_hook([hooks](const at::Tensor& gradient) {
@@ -69,11 +68,7 @@ void FunctionTrace::finish_eagerly(std::vector<at::Tensor> outputs, const std::v
   for (size_t i = 0; i < inputs.size(); ++i) set_requires_grad(primals_[i], inputs[i]);
   begin_at_arguments();
   outputs_.clear();
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Primal& primal = primals_[i];
-    if (primal.inner.is_valid() && primal.outside.is_valid())
-      move_hooks(primal.stand_in, *primal.inner.function, inputs[i], *primal.outside.function);
-  }
+  move_all_hooks();
   const at::AutoGradMode grad(true);
   // Compared before any argument is changed: a tensor that is passed twice has two stand-ins, and the function has changed one of them.
   std::vector<bool> is_at_another_place;
@@ -85,6 +80,7 @@ void FunctionTrace::finish_eagerly(std::vector<at::Tensor> outputs, const std::v
   }
   outputs_.clear();
   lead_kept_stand_ins_on();
+  inputs_ = nullptr;
   for (size_t o = 0; o < outputs.size(); ++o) {
     const auto before = outputs.begin() + static_cast<std::ptrdiff_t>(o);
     const auto same = std::find_if(outputs.begin(), before, [&](const at::Tensor& other) { return other.is_same(outputs[o]); });
@@ -98,6 +94,14 @@ void FunctionTrace::lead_kept_stand_ins_on() const {
   for (const Primal& primal : primals_) {
     if (primal.is_leaf && primal.outside.is_valid() && primal.stand_in.defined() && primal.stand_in.is_leaf())
       torch::autograd::impl::set_gradient_edge(primal.stand_in, primal.outside);
+  }
+}
+
+void FunctionTrace::move_all_hooks() const {
+  for (size_t i = 0; i < inputs_->size(); ++i) {
+    const Primal& primal = primals_[i];
+    if (primal.inner.is_valid() && primal.outside.is_valid())
+      move_hooks(primal.stand_in, *primal.inner.function, (*inputs_)[i], *primal.outside.function);
   }
 }
 
@@ -193,7 +197,7 @@ void FunctionTrace::bypass_call_node() {
 void FunctionTrace::forget_symbols() const {
   if (graph_->symbols->int_symbols() == 0) return;
   const SymbolTable::Looking looking(*graph_->symbols);  // programs made from the graph do not depend on this
-  capture::forget_symbols(ends_of_history(), outside_nodes());
+  capture::forget_symbols(ends_of_history());
 }
 
 std::vector<at::Tensor> FunctionTrace::ends_of_history() const {
@@ -204,8 +208,7 @@ std::vector<at::Tensor> FunctionTrace::ends_of_history() const {
 }
 
 void FunctionTrace::replace_in_history(const Edge& former, const Edge& other) const {
-  const auto replace = [&](const Edge& edge) { return edge == former ? std::optional(other) : std::nullopt; };
-  redirect_edges(ends_of_history(), replace, outside_nodes());
+  redirect_edges(ends_of_history(), [&](const Edge& edge) { return edge == former ? std::optional(other) : std::nullopt; });
 }
 
 }  // namespace hindcast::capture

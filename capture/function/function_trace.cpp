@@ -2,7 +2,6 @@
 
 #include "base/format.h"
 #include "capture/backward/facts.h"
-#include "capture/function/dependent_inputs.h"
 #include "capture/function/grad_mode_formulas.h"
 #include "capture/function/history.h"
 #include "capture/function/input_node.h"
@@ -124,7 +123,7 @@ void FunctionTrace::forward(const Function& function, const std::vector<at::Tens
   graph_->origins = {"forward", "backward", Graph::kWithoutGradients};
   if (at::GradMode::is_enabled()) recorder_.set_origin_without_gradients(2);
   for (size_t i = 0; i < inputs.size(); ++i) add_input(i, inputs[i]);
-  join_dependent_inputs();
+  inputs_ = &inputs;
   graph_task_ = torch::autograd::get_current_graph_task_id();
   drawn_up_to_ = RandomState::of(inputs);
   std::vector<at::Tensor> outputs;
@@ -157,12 +156,11 @@ void FunctionTrace::forward(const Function& function, const std::vector<at::Tens
     if (recorder_.refusal()) return finish_eagerly(std::move(outputs), inputs);
   }
   for (Primal& primal : primals_) {
-    if (primal.keeps_edge && !primal.is_leaf && torch::autograd::impl::gradient_edge(primal.stand_in) == primal.outside)
-      torch::autograd::impl::set_gradient_edge(primal.stand_in, primal.inner);
     if (!primal.gradient.is_valid()) primal.inner = primal.outside = {};  // its node lives no longer than without hindcast
   }
   forward_end_ = graph_->instrs.size();
   is_forward_ = false;
+  inputs_ = nullptr;
   loses_history_ = recorder_.lost_history();
 }
 
@@ -179,7 +177,7 @@ void FunctionTrace::add_input(size_t number, const at::Tensor& input) {
       primal.stand_in.set_requires_grad(true);  // so that writing to it is the same error as without hindcast
       primal.gradient = torch::autograd::impl::gradient_edge(primal.stand_in);
     } else if (input.requires_grad()) {
-      primal.gradient = input_edge(primal.stand_in, primal.outside, /*is_arguments=*/true);
+      primal.gradient = input_edge(primal.stand_in, primal.outside);
       torch::autograd::impl::set_gradient_edge(primal.stand_in, primal.gradient);
     }
     primal.inner = primal.gradient;
@@ -188,44 +186,6 @@ void FunctionTrace::add_input(size_t number, const at::Tensor& input) {
     primal.is_leaf = input.is_leaf();
   }
   primals_.push_back(std::move(primal));
-}
-
-// The stand-in of an input that another one was computed from has the real edge: a gradient that the function takes of it then includes the
-// part through the other one. Such a backward passes the other one's input node (passes_argument).
-void FunctionTrace::join_dependent_inputs() {
-  std::vector<Edge> edges;
-  for (const Primal& primal : primals_) edges.push_back(primal.outside);
-  const std::vector<bool> is_reached = leads_another_to(edges);
-  for (size_t i = 0; i < primals_.size(); ++i) {
-    if (is_reached[i]) begin_at_own_edge(primals_[i]);
-  }
-}
-
-void FunctionTrace::begin_at_own_edge(Primal& primal) const {
-  primal.keeps_edge = true;
-  primal.hooks = hook_count(*primal.outside.function);
-  if (primal.is_leaf) {
-    torch::autograd::impl::set_grad_accumulator(primal.stand_in, WeakNodePtr(primal.outside.function));
-    primal.inner = primal.gradient = input_edge(primal.stand_in, primal.outside, /*is_arguments=*/true);
-  } else {
-    torch::autograd::impl::set_gradient_edge(primal.stand_in, primal.outside);
-  }
-}
-
-Outside FunctionTrace::outside_nodes() const {
-  Outside nodes;
-  for (const Primal& primal : primals_) {
-    if (primal.keeps_edge) nodes.insert(primal.outside.function.get());
-  }
-  return nodes;
-}
-
-bool FunctionTrace::has_hook_of_the_function(const Primal& primal) const {
-  if (has_hooks(*primal.gradient.function)) return true;
-  if (!primal.keeps_edge) return false;
-  const bool has_own = primal.is_leaf && (!torch::autograd::impl::hooks(primal.stand_in).empty() ||
-                                          torch::autograd::impl::post_acc_grad_hooks(primal.stand_in) != nullptr);
-  return has_own || hook_count(*primal.outside.function) != primal.hooks;
 }
 
 std::vector<at::Tensor> FunctionTrace::run(const Function& function) {
@@ -437,15 +397,13 @@ void FunctionTrace::read_writes() {
 // there, and count that tensor's gradient twice.
 void FunctionTrace::cut_edges(const std::vector<at::Tensor>& outputs) {
   std::unordered_set<torch::autograd::Node*> reached;
-  const Outside outside = outside_nodes();
   const auto replace = [this](const Edge& edge) -> std::optional<Edge> {
-    for (size_t i = 0; i < primals_.size(); ++i) {
-      const bool is_outside = i >= input_count() || primals_[i].keeps_edge;
-      if (is_outside && primals_[i].outside.is_valid() && primals_[i].outside == edge) return primals_[i].gradient;
+    for (size_t i = input_count(); i < primals_.size(); ++i) {
+      if (primals_[i].outside.is_valid() && primals_[i].outside == edge) return primals_[i].gradient;
     }
     return std::nullopt;
   };
-  if (const auto reason = replace_edges(result_stand_ins_, replace, outside, &reached)) throw NotTraced(*reason);
+  if (const auto reason = replace_edges(result_stand_ins_, replace, &reached)) throw NotTraced(*reason);
   for (const torch::autograd::Node* node : reached) {
     has_formulas_ = has_formulas_ || is_custom_function(*node);
     has_users_backward_ = has_users_backward_ || is_users_function(*node);
@@ -454,12 +412,10 @@ void FunctionTrace::cut_edges(const std::vector<at::Tensor>& outputs) {
   std::vector<at::Tensor> views;  // these are taken again of the arguments, without hooks
   std::copy_if(outputs.begin(), outputs.end(), std::back_inserter(views),
                [](const at::Tensor& output) { return output.defined() && !output.is_leaf(); });
-  if (const auto reason = replace_edges(views, replace, outside)) throw NotTraced(*reason);
+  if (const auto reason = replace_edges(views, replace)) throw NotTraced(*reason);
   for (Primal& primal : primals_) {
-    if (!primal.gradient.is_valid()) continue;
-    const bool is_reached = reached.contains(primal.gradient.function.get());
-    if ((!is_reached || primal.keeps_edge) && has_hook_of_the_function(primal)) throw NotTraced("it registers a hook on an argument");
-    if (is_reached) continue;
+    if (!primal.gradient.is_valid() || reached.contains(primal.gradient.function.get())) continue;
+    if (has_hooks(*primal.gradient.function)) throw NotTraced("it registers a hook on an argument");
     // No result depends on it: without hindcast its node would be in no graph, and its hooks would not be called.
     primal.gradient = {};
   }
@@ -640,39 +596,6 @@ Joint FunctionTrace::joint() const {
   return joint;
 }
 
-// ---- a backward that the function runs
-
-void FunctionTrace::runs_node() {
-  if (!is_forward_) return;
-  const int task = torch::autograd::get_current_graph_task_id();
-  if (task == graph_task_ || std::exchange(own_graph_task_, task) == task) return;
-  const auto* asked = torch::autograd::get_current_graph_task_exec_info();
-  if (asked == nullptr) return;
-  for (uint32_t i = 0; i < primals_.size(); ++i) {
-    const Primal& primal = primals_[i];
-    const Edge& edge = i >= input_count() || primal.keeps_edge ? primal.outside : primal.gradient;
-    const auto found = edge.is_valid() ? asked->find(edge.function.get()) : asked->end();
-    if (found == asked->end() || !found->second.captures_) continue;
-    const auto& captures = *found->second.captures_;
-    const auto is_its = [&](const auto& capture) { return capture.input_idx_ == static_cast<int>(edge.input_nr); };
-    if (std::none_of(captures.begin(), captures.end(), is_its)) continue;
-    takes_gradients_of_.insert(i);
-    const auto is_same = [&](const Primal& other) { return &other != &primal && other.outside == primal.outside; };
-    if (std::any_of(primals_.begin(), primals_.end(), is_same))
-      throw std::runtime_error(
-          "hindcast::aot_function: the function takes the gradient of an argument, and also reads that tensor from outside: the gradient "
-          "would "
-          "miss that part. Read it in one of the two ways");
-  }
-}
-
-void FunctionTrace::passes_argument() {
-  if (!is_forward_ || recorder_.is_released()) return;
-  recorder_.refuse_now(
-      "it runs a backward that continues into the history of an argument: backward(), or a gradient of an argument that another one was "
-      "computed from. Compute the other one in the function");
-}
-
 // ---- what an instr cannot represent
 
 Answer FunctionTrace::draws_random_numbers(const c10::OperatorHandle&) {
@@ -765,14 +688,6 @@ at::Tensor FunctionTrace::lift(const at::Tensor& outside) {
   const bool is_written = std::any_of(primals_.begin(), primals_.end(),
                                       [&](const Primal& primal) { return primal.before.defined() && shares_memory(primal.real, outside); });
   if (is_written) return {};
-  // The history of what the function makes would not tell the two apart.
-  const bool is_joined = std::any_of(primals_.begin(), primals_.end(), [&](const Primal& known) {
-    return known.keeps_edge && outside.requires_grad() && known.outside == torch::autograd::impl::gradient_edge(outside);
-  });
-  if (is_joined) {
-    recorder_.refuse("it reads an argument from outside, too, and another argument was computed from that");
-    return {};
-  }
   Primal primal;
   primal.value = recorder_.new_value(outside);
   primal.real = outside.requires_grad() ? without_history(outside) : outside;

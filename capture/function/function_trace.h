@@ -22,7 +22,6 @@
 #include <functional>
 #include <set>
 #include <stdexcept>
-#include <unordered_set>
 
 namespace hindcast::capture {
 
@@ -163,8 +162,6 @@ class FunctionTrace final : private Policy {
     at::Tensor before;               // its contents, once it is written to
     uint32_t version = 0;
     bool is_leaf = false;
-    bool keeps_edge = false;     // its stand-in has `outside` as its edge while the function runs: begin_at_own_edge()
-    size_t hooks = 0;            // on the node of that edge, before the function ran
     bool required_grad = false;  // for an input, before the function ran
   };
   class RecorderScope;
@@ -179,16 +176,11 @@ class FunctionTrace final : private Policy {
   at::Tensor lift(const at::Tensor&) override;
   bool is_given(const at::Tensor&) const override;
   void told_number(ValueId, const at::Scalar&) override;
-  void runs_node() override;
-  void passes_argument() override;
+  bool begins_backward(torch::autograd::edge_list& roots, torch::autograd::edge_list& outputs, bool accumulates) override;
   void released() override;
   bool may_read_memory() override;
 
   void add_input(size_t number, const at::Tensor& input);
-  void join_dependent_inputs();
-  void begin_at_own_edge(Primal& primal) const;
-  std::unordered_set<const torch::autograd::Node*> outside_nodes() const;
-  bool has_hook_of_the_function(const Primal& primal) const;
   std::vector<at::Tensor> run(const Function& function);
   void finish_eagerly(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs);
   void give_back(const Primal& primal, at::Tensor input, bool is_at_another_place) const;
@@ -199,6 +191,11 @@ class FunctionTrace final : private Policy {
   void note_accumulated();
   void set_requires_grad(Primal& primal, const at::Tensor& input) const;
   void begin_at_arguments();
+  std::vector<uint32_t> asked_primals(const torch::autograd::edge_list& outputs);
+  bool is_eagers_alone(const std::vector<uint32_t>& asked) const;
+  bool leads_to_primals(const torch::autograd::edge_list& roots) const;
+  void go_on_at_arguments();
+  void move_all_hooks() const;
   void bypass_call_node();
   void forget_symbols() const;
   std::vector<at::Tensor> ends_of_history() const;
@@ -244,8 +241,8 @@ class FunctionTrace final : private Policy {
   bool has_formulas_ = false, has_users_backward_ = false, keeps_tensors_ = false, leads_on_ = false;
   bool collects_garbage_ = true;
   bool loses_history_ = false, asks_for_grad_mode_ = false, has_backward_ = false;
-  int graph_task_ = -1;      // the graph task that the function runs in
-  int own_graph_task_ = -1;  // the last one that it has started itself
+  int graph_task_ = -1;                              // the graph task that the function runs in
+  const std::vector<at::Tensor>* inputs_ = nullptr;  // while the function runs
   std::set<uint32_t> takes_gradients_of_;
   size_t forward_end_ = 0;
   bool is_forward_ = true;

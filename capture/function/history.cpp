@@ -19,9 +19,9 @@ namespace hindcast::capture {
 using torch::autograd::Edge;
 using torch::autograd::Node;
 
-size_t hook_count(Node& node) {
-  return node.pre_hooks().size() + node.post_hooks().size() + node.tensor_pre_hooks().size() + node.retains_grad_hooks().size() +
-         size_t{node.tensor_post_acc_grad_hooks() != nullptr};
+bool has_hooks(Node& node) {
+  return !node.pre_hooks().empty() || !node.post_hooks().empty() || !node.tensor_pre_hooks().empty() ||
+         !node.retains_grad_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr;
 }
 
 bool is_users_function(const Node& node) {
@@ -56,8 +56,8 @@ namespace {
 /// Walks the history of tensors, up to input nodes, and replaces edges. The argument of run() may end the walk with a reason.
 class Walk {
  public:
-  Walk(const ReplaceEdge& replace, const Outside& outside, std::unordered_set<Node*>* reached = nullptr)
-      : replace_(replace), outside_(outside), seen_(reached != nullptr ? *reached : own_) {}
+  explicit Walk(const ReplaceEdge& replace, std::unordered_set<Node*>* reached = nullptr)
+      : replace_(replace), seen_(reached != nullptr ? *reached : own_) {}
 
   // Reads the last known history of a view. Asking autograd for it would rebuild it, under a lock that the caller may hold.
   void begin_at(const at::Tensor& tensor) {
@@ -82,7 +82,7 @@ class Walk {
 
  private:
   void visit(Node* node) {
-    if (node != nullptr && !outside_.contains(node) && seen_.insert(node).second) waiting_.push_back(node);
+    if (node != nullptr && seen_.insert(node).second) waiting_.push_back(node);
   }
   void replace_all(Node& of) {
     for (Edge& edge : of.next_edges()) {
@@ -93,7 +93,6 @@ class Walk {
   }
 
   const ReplaceEdge& replace_;
-  const Outside& outside_;
   std::unordered_set<Node*> own_;
   std::unordered_set<Node*>& seen_;
   std::vector<Node*> waiting_;
@@ -101,9 +100,9 @@ class Walk {
 
 }  // namespace
 
-std::optional<std::string> replace_edges(const std::vector<at::Tensor>& made, const ReplaceEdge& replace, const Outside& outside,
+std::optional<std::string> replace_edges(const std::vector<at::Tensor>& made, const ReplaceEdge& replace,
                                          std::unordered_set<Node*>* reached) {
-  Walk walk(replace, outside, reached);
+  Walk walk(replace, reached);
   for (const at::Tensor& tensor : made) {
     if (tensor.defined() && tensor.requires_grad() && tensor.is_leaf()) return "it returns a leaf of its own that requires grad";
     if (tensor.defined() && tensor.requires_grad()) walk.begin_at(torch::autograd::impl::gradient_edge(tensor));
@@ -120,8 +119,8 @@ std::optional<std::string> replace_edges(const std::vector<at::Tensor>& made, co
   });
 }
 
-void redirect_edges(const std::vector<at::Tensor>& made, const ReplaceEdge& replace, const Outside& outside) {
-  Walk walk(replace, outside);
+void redirect_edges(const std::vector<at::Tensor>& made, const ReplaceEdge& replace) {
+  Walk walk(replace);
   for (const at::Tensor& tensor : made) walk.begin_at(tensor);
   walk.run([](Node&) { return std::optional<std::string>(); });
 }
@@ -196,11 +195,11 @@ void forget_in_view(std::unique_ptr<torch::autograd::ViewFunc>& view) {
 
 }  // namespace
 
-void forget_symbols(const std::vector<at::Tensor>& made, const Outside& outside) {
+void forget_symbols(const std::vector<at::Tensor>& made) {
   Fields fields;
   std::vector<at::Tensor> tensors;
   const ReplaceEdge leave = leave_edge;
-  Walk walk(leave, outside);
+  Walk walk(leave);
   for (const at::Tensor& tensor : made) walk.begin_at(tensor);
   walk.run([&](Node& node) -> std::optional<std::string> {
     forget_in_inputs(node);
@@ -215,11 +214,11 @@ void forget_symbols(const std::vector<at::Tensor>& made, const Outside& outside)
   });
 }
 
-std::optional<References> references_of(const std::vector<at::Tensor>& made, const std::vector<Edge>& also, const Outside& outside) {
+std::optional<References> references_of(const std::vector<at::Tensor>& made, const std::vector<Edge>& also) {
   Fields fields;
   std::vector<at::Tensor> tensors;
   const ReplaceEdge leave = leave_edge;
-  Walk walk(leave, outside);
+  Walk walk(leave);
   for (const Edge& edge : also) walk.begin_at(edge);
   for (const at::Tensor& tensor : made) {
     walk.begin_at(tensor);

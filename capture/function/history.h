@@ -17,30 +17,25 @@ namespace hindcast::capture {
 /// Called for each edge: nullopt keeps it, and the walk follows it; otherwise the returned edge replaces it.
 using ReplaceEdge = std::function<std::optional<torch::autograd::Edge>(const torch::autograd::Edge&)>;
 
-/// Nodes of the caller's, which no walk visits.
-using Outside = std::unordered_set<const torch::autograd::Node*>;
-
 /// Replaces edges in the history of `made`. Returns why this history cannot be run ahead of time; nullopt if it can. `reached`: its nodes.
-std::optional<std::string> replace_edges(const std::vector<at::Tensor>& made, const ReplaceEdge& replace, const Outside& outside,
+std::optional<std::string> replace_edges(const std::vector<at::Tensor>& made, const ReplaceEdge& replace,
                                          std::unordered_set<torch::autograd::Node*>* reached = nullptr);
 /// Replaces edges, whatever the history is. Takes no autograd lock: the op that is running may hold one.
-void redirect_edges(const std::vector<at::Tensor>& made, const ReplaceEdge& replace, const Outside& outside = {});
+void redirect_edges(const std::vector<at::Tensor>& made, const ReplaceEdge& replace);
 
 /// Replaces symbolic sizes in the history by plain numbers, for LibTorch's kernels, which take no symbols.
-void forget_symbols(const std::vector<at::Tensor>& made, const Outside& outside);
+void forget_symbols(const std::vector<at::Tensor>& made);
 
 /// Number of references to each tensor.
 using References = std::unordered_map<const c10::TensorImpl*, size_t>;
 /// References that the history of `made` and the nodes of `also` hold: saved tensors, leaves, bases of views. nullopt: a node's class is
 /// unknown, or hooks hold what it has saved.
-std::optional<References> references_of(const std::vector<at::Tensor>& made, const std::vector<torch::autograd::Edge>& also,
-                                        const Outside& outside);
+std::optional<References> references_of(const std::vector<at::Tensor>& made, const std::vector<torch::autograd::Edge>& also);
 
 /// A node of a torch::autograd::Function, in C++ or Python: its backward is user code.
 bool is_users_function(const torch::autograd::Node& node);
 /// The same, except those that torch.library makes for an operator.
 bool is_custom_function(const torch::autograd::Node& node);
-size_t hook_count(torch::autograd::Node& node);
-inline bool has_hooks(torch::autograd::Node& node) { return hook_count(node) != 0; }
+bool has_hooks(torch::autograd::Node& node);
 
 }  // namespace hindcast::capture

@@ -1,7 +1,5 @@
 #include "capture/function/input_node.h"
 
-#include "capture/recorder/recorder.h"
-
 #include <utility>
 
 namespace hindcast::capture {
@@ -12,25 +10,19 @@ using torch::autograd::Node;
 namespace {
 
 struct InputNode final : Node {
-  InputNode(const at::Tensor& like, torch::autograd::edge_list to, bool is_arguments) : Node(std::move(to)), is_arguments_(is_arguments) {
-    add_input_metadata(like);
-  }
+  InputNode(const at::Tensor& like, torch::autograd::edge_list to) : Node(std::move(to)) { add_input_metadata(like); }
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
-    if (Recorder* const recorder = Recorder::current(); is_arguments_ && recorder != nullptr) recorder->passes_argument();
     return num_outputs() == 0 ? torch::autograd::variable_list() : std::move(gradients);
   }
   std::string name() const override { return "hindcast::Input"; }
-
- private:
-  const bool is_arguments_;
 };
 
 }  // namespace
 
-Edge input_edge(const at::Tensor& like, Edge to, bool is_arguments) {
+Edge input_edge(const at::Tensor& like, Edge to) {
   torch::autograd::edge_list edges;
   if (to.is_valid()) edges.push_back(std::move(to));
-  return {own_node(new InputNode(like, std::move(edges), is_arguments)), 0};
+  return {own_node(new InputNode(like, std::move(edges))), 0};
 }
 
 bool is_input_node(const Node& node) { return dynamic_cast<const InputNode*>(&node) != nullptr; }

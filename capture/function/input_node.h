@@ -8,8 +8,7 @@
 namespace hindcast::capture {
 
 /// Returns an edge to a new node, which receives the gradient of a tensor like `like` and whose own edge is `to`, if given.
-/// `is_arguments`: a backward that runs within the function and passes this node is told to the thread's recorder.
-torch::autograd::Edge input_edge(const at::Tensor& like, torch::autograd::Edge to = {}, bool is_arguments = false);
+torch::autograd::Edge input_edge(const at::Tensor& like, torch::autograd::Edge to = {});
 /// Whether input_edge() made the node.
 bool is_input_node(const torch::autograd::Node& node);
 

@@ -57,7 +57,7 @@ bool FunctionTrace::keeps_some(const std::vector<at::Tensor>& outputs) const {
   const SymbolTable::Looking looking(*graph_->symbols);
   std::vector<Edge> accumulators;
   for (const Primal& primal : primals_) accumulators.push_back(primal.inner);
-  auto references = references_of(held, accumulators, outside_nodes());
+  auto references = references_of(held, accumulators);
   if (!references) return false;  // it will be found after the backward
   const auto count = [&](const at::Tensor& tensor) {
     if (traced_of(tensor) != nullptr) ++(*references)[tensor.unsafeGetTensorImpl()];

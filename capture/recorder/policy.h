@@ -8,6 +8,10 @@
 #include "capture/recorder/tracing_tensor.h"
 #include "hindcast/graph.h"
 
+#include <torch/csrc/autograd/edge.h>
+
+#include <vector>
+
 namespace hindcast::capture {
 
 /// Record: the op becomes an instr like any other, and the policy handles the rest. Refuse: recording stops before the op runs.
@@ -36,10 +40,12 @@ class Policy {
   virtual void told_number(ValueId /*of*/, const at::Scalar& /*number*/) {}
   /// Whether a query for a stand-in's memory comes from the formula, which may then get the memory and continue unrecorded.
   virtual bool may_read_memory() { return false; }
-  /// A node of autograd that runs on this thread has called an op.
-  virtual void runs_node() {}
-  /// A backward continues into the history that a tensor that was passed in has outside.
-  virtual void passes_argument() {}
+  /// LibTorch's engine is about to run a backward that the formula starts, to `outputs` or, without any, to all leaves. Returns true if it has
+  /// replaced edges.
+  virtual bool begins_backward(std::vector<torch::autograd::Edge>& /*roots*/, std::vector<torch::autograd::Edge>& /*outputs*/,
+                               bool /*accumulates*/) {
+    return false;
+  }
   /// All stand-ins have become plain tensors; the formula continues unrecorded.
   virtual void released() {}
 };

@@ -297,7 +297,6 @@ uint32_t Recorder::number_of_formula() {
   if (!lifts_) return 0;
   const auto node = torch::autograd::get_current_node();
   if (node == nullptr) return 0;
-  policy_.runs_node();
   if (std::exchange(formula_, node.get()) != node.get()) ++formulas_;
   return formulas_;
 }

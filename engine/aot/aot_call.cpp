@@ -334,6 +334,7 @@ DynamicRow AotCall::choose_symbols(const InputFacts& facts, const Family& family
 
 AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool allows_unguarded_reads) {
   context_->counts.traces.fetch_add(1, std::memory_order_relaxed);
+  install();  // tells the trace of backwards in the function
   Recording recording;
   auto trace = std::make_unique<FunctionTrace>(sizes, allows_unguarded_reads, /*continues_eagerly=*/context_->options.fallback);
   trace->set_bitwise(asks_for_equal_bits());

@@ -2,6 +2,7 @@
 
 #include "capture/backward/trace.h"
 #include "capture/function/dependent_inputs.h"
+#include "capture/function/history.h"
 #include "engine/aot/family.h"
 #include "engine/cache/symbol_binder.h"
 
@@ -34,11 +35,6 @@ std::vector<int64_t> offsets_of(const std::vector<at::Tensor>& tensors) {
   std::vector<int64_t> offsets;
   for (const at::Tensor& tensor : tensors) offsets.push_back(tensor.defined() ? tensor.storage_offset() : 0);
   return offsets;
-}
-
-bool have_history(const std::vector<at::Tensor>& inputs) {
-  const auto has_history = [](const at::Tensor& input) { return input.defined() && input.requires_grad() && !input.is_leaf(); };
-  return std::any_of(inputs.begin(), inputs.end(), has_history);
 }
 
 // Whether a returned tensor is, or may share memory with, a tensor of the caller's or another returned one.
@@ -116,8 +112,8 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
 }
 
 bool Specialisation::takes_gradients_between(const std::vector<at::Tensor>& inputs) const {
-  const bool asks_inputs = !takes_gradients_of_.empty() && is_input(takes_gradients_of_.front());
-  if (takes_gradients_of_.empty() || (!asks_inputs && !have_history(inputs))) return false;
+  const auto requires_grad = [](const at::Tensor& input) { return input.defined() && input.requires_grad(); };
+  if (takes_gradients_of_.empty() || std::none_of(inputs.begin(), inputs.end(), requires_grad)) return false;
   std::vector<torch::autograd::Edge> edges;
   const auto add = [&](const at::Tensor& primal) {
     const bool has_gradient = primal.defined() && primal.requires_grad();
@@ -126,7 +122,9 @@ bool Specialisation::takes_gradients_between(const std::vector<at::Tensor>& inpu
   std::for_each(inputs.begin(), inputs.end(), add);
   const std::vector<at::Tensor> outside = find_lifted();
   std::for_each(outside.begin(), outside.end(), add);
-  return capture::leads_another_to_any(edges, takes_gradients_of_);
+  const auto has_hook = [&](uint32_t one) { return edges[one].is_valid() && capture::has_hooks(*edges[one].function); };
+  return std::any_of(takes_gradients_of_.begin(), takes_gradients_of_.end(), has_hook) ||
+         capture::leads_another_to_any(edges, takes_gradients_of_);
 }
 
 bool Specialisation::may_have_one_node(const std::vector<at::Tensor>& primals) const {

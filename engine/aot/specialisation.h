@@ -138,7 +138,8 @@ class Specialisation {
   }
   /// True if the function itself takes gradients, by grad(), of its arguments or of tensors from outside.
   bool takes_gradients() const { return !takes_gradients_of_.empty(); }
-  /// True if it takes the gradient of a tensor from which one of `inputs` was computed. The programs are for calls without such.
+  /// True if it takes the gradient of a tensor from which one of `inputs` was computed, or that has a hook. The programs are for calls
+  /// without such.
   bool takes_gradients_between(const std::vector<at::Tensor>& inputs) const;
   /// Inputs come first among primals.
   bool is_input(size_t primal) const { return primal < first_.size(); }

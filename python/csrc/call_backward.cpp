@@ -1,6 +1,7 @@
 #include "python/csrc/call_backward.h"
 
 #include "capture/backward/facts.h"
+#include "capture/recorder/recorder.h"
 #include "engine/cache/payoff.h"
 #include "engine/counters/fallback.h"
 #include "hindcast/detail/back_off_policy.h"
@@ -11,6 +12,7 @@
 #include "python/csrc/warnings.h"
 
 #include <ATen/record_function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <array>
 #include <optional>
@@ -190,6 +192,29 @@ Object* run_here(const Tensors& given, const std::array<bool, 4>& flags, uint64_
   return result_of(found, flags[3]);
 }
 
+// Returns false if there is something else than tensors.
+bool take_edges(Object* tuple, torch::autograd::edge_list& edges) {
+  for (std::ptrdiff_t i = 0; is_tuple(tuple) && i < PyTuple_Size(tuple); ++i) {
+    Object* const item = PyTuple_GetItem(tuple, i);
+    if (!is_plain_tensor(item)) return false;
+    const at::Tensor& tensor = tensor_of(item);
+    if (tensor.requires_grad()) edges.push_back(torch::autograd::impl::gradient_edge(tensor));
+  }
+  return is_tuple(tuple);
+}
+
+// PyTorch takes the edges of the same tensors again, once the recorder has replaced them.
+void tell_of_backward(capture::Recorder& recorder, Object* const* given, std::ptrdiff_t count, Object* names) {
+  const auto arguments = arguments_of(given, count, names);
+  if (!arguments) return;  // an error
+  torch::autograd::edge_list roots, outputs;
+  if (take_edges((*arguments)[0], roots) && take_edges((*arguments)[4], outputs)) {
+    recorder.begins_backward(roots, outputs, is_true((*arguments)[6]));
+  } else {
+    recorder.refuse_now("it takes gradients at edges of autograd's graph, or of a tensor subclass");
+  }
+}
+
 // Returns nullopt if the Python code must handle the call.
 std::optional<std::array<bool, 4>> flags_of(const Arguments& arguments) {
   std::array<bool, 4> flags{};
@@ -208,6 +233,8 @@ std::optional<std::array<bool, 4>> flags_of(const Arguments& arguments) {
 }  // namespace
 
 Object* run_backward_of_python(Object*, Object* const* given, std::ptrdiff_t count, Object* names) {
+  if (capture::Recorder* const recorder = capture::Recorder::current()) [[unlikely]]
+    tell_of_backward(*recorder, given, count, names);
   const InnermostGuard& guard = of_thread.guard();
   if (guard.options == InnermostGuard::kNone) return call_pytorchs(given, count, names);
   if (guard.is_disabled) {

@@ -18,6 +18,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from . import partition as partitions
+from ._backward import install as install_engine
 from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
 from ._facts import Argument, Call, DoesNotPay, Shape, Untraceable, containers_in, is_by_value, modes_key, weakly, write_back
 from ._flatten import flatten, is_size
@@ -394,6 +395,7 @@ class AotFunction:
             raise ValueError(f"hindcast.aot_function: dynamic is {dynamic!r}; expected 'automatic', 'never' or 'inferred'")
         if layouts not in ("measured", "as_given"):
             raise ValueError(f"hindcast.aot_function: layouts is {layouts!r}; expected 'measured' or 'as_given'")
+        install_engine()  # tells a trace of gradients that the function takes
         self._function = function
         self._module = _module_of(function)
         self._fixed = _check_argnums(static_argnums)

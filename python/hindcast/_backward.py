@@ -2,7 +2,8 @@
 
 ``torch.autograd`` calls ``Variable._execution_engine.run_backward``, and that method calls PyTorch's Python engine directly,
 bypassing the stub of the C++ engine where hindcast is installed. So the object is replaced by one of a subclass, when hindcast is enabled
-for the first time: on a thread without a guard it gives the caller PyTorch's method, which costs a fraction of a microsecond.
+or compiles a function for the first time: on a thread without a guard it gives the caller PyTorch's method, which costs a fraction of a
+microsecond.
 """
 
 import functools

@@ -169,16 +169,55 @@ TEST(DependentInputs, LeaveAnIntegratorCompiled) {
   EXPECT_GE(function.stats().hits, 14) << "x depends on the weight, whose gradient the function does not take";
 }
 
-TEST(DependentInputs, ThatAreAlsoReadFromOutsideAreAnError) {
+TEST(DependentInputs, MayAlsoBeReadFromOutside) {
   const at::Tensor weight = at::linspace(-1, 1, 6).set_requires_grad(true);
-  const Function eager = [weight](const Tensors& in) { return gradients_of((in[0] * weight).sin().sum(), {in[0]}); };
-  const auto function = aot_function(eager, now());
-  expect_equal(function(Tensors{weight * 1}), eager(Tensors{weight * 1}), "another tensor");
-  try {
-    aot_function(eager, now())(Tensors{weight});
-    FAIL() << "the gradient has two parts";
-  } catch (const std::exception& error) {
-    EXPECT_NE(std::string(error.what()).find("also reads that tensor from outside"), std::string::npos) << error.what();
+  const Function of_argument = [weight](const Tensors& in) { return gradients_of((in[0] * weight).sin().sum(), {in[0]}); };
+  const Function of_weight = [weight](const Tensors& in) { return gradients_of((in[0] * weight).sin().sum(), {weight}); };
+  const auto other = [](const at::Tensor& leaf) { return Tensors{leaf}; };
+  const auto itself = [weight](const at::Tensor&) { return Tensors{weight}; };
+  for (const Function& eager : {of_argument, of_weight}) {
+    expect_eagers(eager, {other, itself, other, itself});
+    expect_eagers(eager, {itself, other, itself, other});
+  }
+}
+
+TEST(DependentInputs, MayBeUnusedInTheTrace) {
+  const Function eager = [](const Tensors& in) {
+    const auto found = torch::autograd::grad({(in[1] * in[1]).sum()}, {in[0]}, {}, true, true, /*allow_unused=*/true);
+    return Tensors{found[0].defined() ? found[0] * in[1] : in[1] * 1};
+  };
+  expect_eagers(eager, {independent, independent, of_a_result, of_a_leaf, independent, view_of_it});
+}
+
+TEST(DependentInputs, MayFollowOneAnotherBesideTheLoss) {
+  const Function eager = [](const Tensors& in) {
+    const at::Tensor gradient = gradients_of((in[0] * in[1]).sum(), {in[0]})[0];
+    return Tensors{gradient * in[0], in[2] * 2};
+  };
+  const auto chain = [](const at::Tensor& leaf) {
+    const at::Tensor x = leaf * 2, next = x + x;
+    return Tensors{x, next, next.flip(0)};
+  };
+  const auto apart = [](const at::Tensor& leaf) { return Tensors{leaf * 2, leaf.detach().clone().set_requires_grad(true) * 3, leaf * 1}; };
+  expect_eagers(eager, {chain, apart, apart, chain, apart, apart});
+}
+
+TEST(DependentInputs, KeepHooksInGradientsThatTheFunctionTakes) {
+  const Function own_hook = [](const Tensors& in) {
+    in[0].register_hook([](const at::Tensor& gradient) { return gradient * 1.5; });
+    return gradients_of((in[0] * in[1]).sum(), {in[0]});
+  };
+  for (const MakeInputs& make : {independent, of_a_leaf, of_a_result, view_of_it, twice}) expect_eagers(own_hook, {make, make, make});
+  const auto hooked = [](const MakeInputs& make) {
+    return MakeInputs([make](const at::Tensor& leaf) {
+      const Tensors inputs = make(leaf);
+      inputs[0].register_hook([](const at::Tensor& gradient) { return gradient * 10; });
+      return inputs;
+    });
+  };
+  for (const MakeInputs& make : {independent, of_a_leaf, of_a_result}) {
+    expect_eagers(by_first, {hooked(make), hooked(make), hooked(make)});
+    expect_eagers(by_first, {make, make, hooked(make), make});
   }
 }
 
