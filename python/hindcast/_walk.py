@@ -8,6 +8,7 @@ Numbers, strings and the like count by value, containers by what is in them, and
 other objects, of classes and of Python's modules those names count that the code mentions.
 """
 
+import collections
 import contextlib
 import ctypes
 import dis
@@ -20,7 +21,7 @@ import types
 import weakref
 from array import array
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Optional
 
@@ -48,11 +49,25 @@ _MOST_IN_A_CONTAINER = 10_000  # larger ones are compared by identity
 _MOST_BYTES = 1 << 20  # of an array; larger ones are compared by identity
 _MOST_ENTRIES = 1_000_000  # more would take seconds to compare
 
+# Of the standard library, not derived from Python's own containers.
+_LIBRARY_CONTAINERS = frozenset(
+    (
+        collections.UserDict,
+        collections.UserList,
+        collections.ChainMap,
+        weakref.WeakSet,
+        weakref.WeakKeyDictionary,
+        weakref.WeakValueDictionary,
+        type(os.environ),
+    )
+)
+
 # Assumed to have constant code, and to read no globals that a program sets.
 _LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "numpy", "hindcast"))
 
 # Attributes that are read without being mentioned in code.
 _UNMENTIONED = frozenset(("forward", "__call__", "__getattr__", "__getattribute__", "backward", "setup_context"))
+_VIEWS_OF_DICTS = frozenset((types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items())))
 _ENVIRONMENT = frozenset(("environ", "getenv"))
 _CONSTRUCTORS = ("__init__", "__new__", "__post_init__")
 _OF_LIBRARY_MODULES = ("forward", "__call__", "_call_impl", "_wrapped_call_impl", "__getattr__")
@@ -96,9 +111,13 @@ def contents_of(value: Any) -> Optional[bytes]:
         return None
 
 
-def order_of(value: OrderedDict[Any, Any]) -> tuple[int, ...]:
-    """The ids of the keys, in the order that move_to_end() changes."""
-    return tuple(map(id, OrderedDict.__iter__(value)))
+def _set_of(kind: type) -> Any:
+    return set if issubclass(kind, set) else frozenset
+
+
+def ids_in(value: Any) -> frozenset[int]:
+    """Of the elements of a set. No element is asked."""
+    return frozenset(map(id, list(_set_of(type(value)).__iter__(value))))
 
 
 def _key_or_id(value: Any) -> Any:
@@ -119,6 +138,15 @@ def attributes_here(value: threading.local) -> tuple[Any, ...]:
     return tuple((name, _key_or_id(each)) for name, each in _attributes_here(value).items())
 
 
+def _classes_of(kind: type) -> Any:
+    return type.__dict__["__mro__"].__get__(kind)
+
+
+def _has_in_class(kind: type, name: str) -> bool:
+    """As hasattr(kind, name), but a metaclass is not asked."""
+    return any(name in type.__dict__["__dict__"].__get__(base) for base in _classes_of(kind))
+
+
 def _referent_of(proxy: Any) -> Any:
     with contextlib.suppress(ReferenceError, AttributeError):
         return proxy.__reduce_ex__.__self__
@@ -127,9 +155,7 @@ def _referent_of(proxy: Any) -> Any:
 
 def _is_filled_by_a_library(value: Any) -> bool:
     """A UserDict, a WeakSet or the like: the library's code reads its attributes, which the program's code does not mention."""
-    return issubclass(type(value), (Mapping, Set, Sequence)) and any(
-        _is_library(base.__module__) and base.__module__ not in ("builtins", "collections.abc", "typing", "abc") for base in type(value).__mro__
-    )
+    return any(base in _LIBRARY_CONTAINERS for base in _classes_of(type(value)))
 
 
 def _is_operator(name: str, value: Any) -> bool:
@@ -257,7 +283,7 @@ class Walk:
             self._entry_behind(_referent_of(value))
             return
         if issubclass(kind, weakref.ref):
-            self._entry_behind(value())
+            self._entry_behind(weakref.ref.__call__(value))
             return
         if issubclass(kind, torch.Tensor):  # C++ compares it
             if is_lazy(value):
@@ -285,11 +311,15 @@ class Walk:
         elif kind is functools._lru_cache_wrapper:
             self._entry(value.__wrapped__)
         elif issubclass(kind, type):
+            if kind is not type and not _is_library(kind.__module__):
+                self._class_of(value)
             self._class(value)
             self._constructors(value)
         elif issubclass(kind, types.ModuleType):
+            if kind is not types.ModuleType and not _is_library(kind.__module__):
+                self._class_of(value)
             self._python_module(value)
-        elif kind is types.MappingProxyType:
+        elif kind in _VIEWS_OF_DICTS:
             self._entries(gc.get_referents(value))
         elif kind is ContextVar:
             self._reading(value, variable_of)
@@ -299,9 +329,13 @@ class Walk:
             self._reading(value, attributes_here)
             for each in list(_attributes_here(value).values()):
                 self._entry_behind(each)
-        elif hasattr(kind, "_aot_sees"):
+        elif _has_in_class(kind, "_aot_sees"):
             self._entries(value._aot_sees())
-        elif kind in (set, frozenset):
+        elif issubclass(kind, (set, frozenset)):
+            if kind not in (set, frozenset):
+                self.words.extend((_TYPE, id(value), id(kind)))
+                self._class_of(value)
+                self._attributes_of(value)
             self._set(value)
         elif id(value) not in self.named:
             self._container(value)
@@ -335,12 +369,10 @@ class Walk:
         if base is dict:
             self._dict(value)
             if issubclass(kind, OrderedDict):  # its order is separate from the dict's
-                places = {id(key): place for place, key in enumerate(dict.keys(value))}
-                self.key.append(tuple(places[id(key)] for key in OrderedDict.__iter__(value)))
-                if len(places) > 1:
-                    self.readings.append((value, order_of, order_of(value)))
+                places = {id(key): place for place, key in enumerate(list(dict.keys(value)))}
+                self.key.append(tuple(places.get(id(key)) for key in list(OrderedDict.__iter__(value))))
         else:
-            entries = list(map(self._entry, base.__iter__(value)))
+            entries = list(map(self._entry, list(base.__iter__(value))))  # another thread may change it
             self.key.append(len(entries))
             self.words.extend((_SEQUENCE, id(value), id(kind), len(entries), *entries))
 
@@ -353,10 +385,14 @@ class Walk:
         self.words.extend((_DICT, id(value), id(type(value)), len(entries) // 2, *entries))
 
     def _set(self, value: Any) -> None:
-        values = sorted(filter(is_by_value, value), key=lambda each: (type(each).__name__, hash(each)))
-        values += sorted((each for each in value if type(each).__hash__ is object.__hash__), key=id)  # looking them up calls nothing
-        self.key.extend((len(value), len(values)))
-        self.words.extend((_SET, id(value), len(value), len(values), *[self._entry(each) & ~1 for each in values]))
+        items = list(_set_of(type(value)).__iter__(value))  # another thread may change it
+        values = sorted(filter(is_by_value, items), key=lambda each: (type(each).__name__, hash(each)))
+        values += sorted((each for each in items if type(each).__hash__ is object.__hash__), key=id)  # looking them up calls nothing
+        self.key.extend((len(items), len(values)))
+        self.words.extend((_SET, id(value), len(items), len(values), *[self._entry(each) & ~1 for each in values]))
+        if len(values) < len(items):
+            self.kept.extend(items)
+            self._reading(value, ids_in)
 
     def _item(self, holder: dict[str, Any], name: str) -> None:
         self.key.append(name)
@@ -481,11 +517,11 @@ class Walk:
             self.words.extend((_SIZE, id(holder), len(holder)))
         if own:
             self._partly.append(_Watch(look))
-            look(sorted({name for holder in own for name, each in holder.items() if _is_operator(name, each)}))
+            look(sorted({name for holder in own for name, each in list(holder.items()) if _is_operator(name, each)}))
 
     def _object(self, value: Any) -> None:
         kind = type(value)
-        if hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
+        if _has_in_class(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
             raise Untraceable(f"it sees an iterator of type {kind.__name__}, which each call may move on", of_function=True)
         if is_generator(value):
             self.generators.append(value)

@@ -394,17 +394,6 @@ def numbers_with_an_attribute():
     return lambda x: x * held[0] * held.scale, lambda: setattr(held, "scale", 3.0)
 
 
-def order():
-    held = OrderedDict(a=2.0, b=3.0)
-
-    def function(x):
-        for value in held.values():
-            x = x * value + 1
-        return x
-
-    return function, lambda: held.move_to_end("a")
-
-
 def proxied():
     holder = Holder()
     proxy = weakref.proxy(holder)
@@ -439,6 +428,42 @@ def object_in_a_set():
     one = Holder()
     held = {one}
     return lambda x: x * next(iter(held)).scale, lambda: setattr(one, "scale", 3.0)
+
+
+def set_of_tuples():
+    held = {("a", 2.0)}
+
+    def change():
+        held.clear()
+        held.add(("a", 3.0))
+
+    return lambda x: x * next(iter(held))[1], change
+
+
+class Tags(set):
+    scale = 2.0
+
+
+def set_of_a_class():
+    held = Tags([1])
+    return lambda x: x * held.scale * len(held), lambda: (held.add(7), setattr(held, "scale", 3.0))
+
+
+class Scaled2(type):
+    scale = 2.0
+
+
+def metaclass():
+    class Made(metaclass=Scaled2):
+        pass
+
+    return lambda x: x * Made.scale, lambda: setattr(Scaled2, "scale", Scaled2.scale + 1)
+
+
+def view_of_a_dict():
+    behind = {"a": 2.0}
+    held = behind.values()
+    return lambda x: x * next(iter(held)), lambda: behind.update(a=3.0)
 
 
 def weak_set():
@@ -476,11 +501,14 @@ def environment():
     (
         scaling,
         numbers_with_an_attribute,
-        order,
         proxied,
         context_variable,
         set_of_objects,
         object_in_a_set,
+        set_of_tuples,
+        set_of_a_class,
+        metaclass,
+        view_of_a_dict,
         weak_set,
         user_dict,
         chain,
@@ -496,6 +524,41 @@ def test_containers_that_are_no_plain_ones_change(make_both):
             assert_same(step(f), step(function))
         change()
     assert f.stats()["hits"] == 4
+
+
+def test_a_metaclass_that_answers_everything():
+    class Answers(type):
+        def __getattr__(cls, name):
+            raise AssertionError("nobody asked for this")
+
+    class Made(metaclass=Answers):
+        def __init__(self):
+            self.scale = 2.0
+
+    made = Made()
+    f = hindcast.aot_function(lambda x: x * made.scale, "eager", "eager")
+    for scale in (2.0, 2.0, 3.0, 3.0):
+        made.scale = scale
+        assert_same(f(torch.ones(3)), torch.full((3,), scale))
+    assert f.stats()["hits"] == 2
+
+
+@pytest.mark.parametrize("kind", ("context", "local"))
+def test_containers_behind_a_variable_that_is_set_anew(kind):
+    variable, local = contextvars.ContextVar("numbers"), threading.local()
+
+    def function(x):
+        return x * (variable.get() if kind == "context" else local.numbers)[0]
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    for call in range(40):
+        numbers = [float(call % 3)] * (5 + call)
+        if kind == "context":
+            variable.set(numbers)
+        else:
+            local.numbers = numbers
+        for _ in range(2):
+            assert_same(f(torch.ones(3)), function(torch.ones(3)))
 
 
 def test_what_differs_from_thread_to_thread():
