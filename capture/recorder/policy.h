@@ -40,8 +40,8 @@ class Policy {
   virtual void told_number(ValueId /*of*/, const at::Scalar& /*number*/) {}
   /// Whether a query for a stand-in's memory comes from the formula, which may then get the memory and continue unrecorded.
   virtual bool may_read_memory() { return false; }
-  /// LibTorch's engine is about to run a backward that the formula starts, to `outputs` or, without any, to all leaves. Returns true if it has
-  /// replaced edges.
+  /// LibTorch's engine is about to run a backward that the formula starts, to `outputs` or, without any, to all leaves. Returns true if it
+  /// has replaced edges.
   virtual bool begins_backward(std::vector<torch::autograd::Edge>& /*roots*/, std::vector<torch::autograd::Edge>& /*outputs*/,
                                bool /*accumulates*/) {
     return false;
