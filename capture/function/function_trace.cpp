@@ -653,10 +653,21 @@ bool FunctionTrace::is_alone_in_memory(const Primal& primal) const {
                       [&](const Primal& other) { return &other != &primal && shares_memory(other.real, primal.real); });
 }
 
+// Throws LibTorch's error for a write to a view, such as a piece of chunk(): the stand-in is no view.
+static void check_that_it_may_be_written(const at::Tensor& argument) {
+  if (!argument.requires_grad() || !at::GradMode::is_enabled()) return;
+  auto* const meta = torch::autograd::impl::get_view_autograd_meta(argument);
+  if (meta == nullptr || !meta->has_bw_view()) return;
+  torch::autograd::handle_view_on_rebase(meta);
+  TORCH_CHECK(!(argument._base().is_leaf() && argument._base().requires_grad()),
+              "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+}
+
 Answer FunctionTrace::writes_to_given(const c10::OperatorHandle&, const TracingTensor& target) {
   const auto written = primal_of(target.base.get());
   if (!written) return Answer::Record;  // a tensor that the forward made
   if (!is_forward_) return Answer::Refuse;
+  if (inputs_ != nullptr && *written < input_count()) check_that_it_may_be_written((*inputs_)[*written]);
   if (copy_if_made_of_numbers(*written)) return Answer::Record;
   if (is_made_of_numbers(*written)) {
     recorder_.refuse(

@@ -1618,3 +1618,29 @@ def test_strides_that_a_function_reads(name):
     for size in ((5, 3), (5, 4), (7, 3), (5, 7), (6, 4), (5, 3), (3, 11), (2, 2)):
         x = torch.linspace(-1, 2, size[0] * size[1]).view(size)
         assert_same(f(x), function(x))
+
+
+WRITTEN_VIEWS = {
+    "piece of chunk": lambda p: (p * 2).chunk(2)[0],
+    "piece of unbind": lambda p: (p * 2).view(2, 2).unbind()[1],
+    "view of a leaf": lambda p: p[:2],
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_VIEWS)
+def test_a_write_that_autograd_refuses_changes_nothing(name):
+    def function(x):
+        x.mul_(2)
+        return x * 1
+
+    f = hindcast.aot_function(function)
+    for _ in range(3):
+        texts = []
+        for each in (f, function):
+            x = WRITTEN_VIEWS[name](torch.arange(4.0, requires_grad=True))
+            before = x.detach().clone()
+            with pytest.raises(RuntimeError, match="in-?place") as error:
+                each(x)
+            texts.append(str(error.value))
+            assert torch.equal(x.detach(), before)
+        assert texts[0] == texts[1]
