@@ -19,6 +19,10 @@ class OutsideTensor {
     }
   }
 
+  bool is(const at::Tensor& tensor) const {
+    const c10::TensorImpl* const own = kept_.defined() ? kept_.unsafeGetTensorImpl() : known_._unsafe_get_target();
+    return tensor.defined() && own == tensor.unsafeGetTensorImpl();
+  }
   /// Undefined once the tensor has been freed.
   at::Tensor get() const { return kept_.defined() ? kept_ : at::Tensor(known_.lock()); }
 

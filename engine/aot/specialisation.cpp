@@ -115,15 +115,20 @@ bool Specialisation::takes_gradients_between(const std::vector<at::Tensor>& inpu
   const auto requires_grad = [](const at::Tensor& input) { return input.defined() && input.requires_grad(); };
   if (takes_gradients_of_.empty() || std::none_of(inputs.begin(), inputs.end(), requires_grad)) return false;
   std::vector<torch::autograd::Edge> edges;
-  const auto add = [&](const at::Tensor& primal) {
-    const bool has_gradient = primal.defined() && primal.requires_grad();
-    edges.push_back(has_gradient ? torch::autograd::impl::gradient_edge(primal) : torch::autograd::Edge());
+  const auto edge_of = [&](const at::Tensor& primal) {
+    return requires_grad(primal) ? torch::autograd::impl::gradient_edge(primal) : torch::autograd::Edge();
   };
-  std::for_each(inputs.begin(), inputs.end(), add);
-  const std::vector<at::Tensor> outside = find_lifted();
-  std::for_each(outside.begin(), outside.end(), add);
-  const auto has_hook = [&](uint32_t one) { return edges[one].is_valid() && capture::has_hooks(*edges[one].function); };
-  return std::any_of(takes_gradients_of_.begin(), takes_gradients_of_.end(), has_hook) ||
+  for (const at::Tensor& input : inputs) edges.push_back(edge_of(input));
+  edges.resize(inputs.size() + lifted_.size());  // leaves: nothing leads on from them
+  for (const uint32_t one : takes_gradients_of_) {
+    if (!is_input(one)) edges[one] = edge_of(lifted_[one - inputs.size()].get());
+  }
+  const auto is_eagers_alone = [&](uint32_t one) {
+    const auto is_also_outside = [&](const OutsideTensor& other) { return other.is(inputs[one]); };
+    return (edges[one].is_valid() && capture::has_hooks(*edges[one].function)) ||
+           (is_input(one) && std::any_of(lifted_.begin(), lifted_.end(), is_also_outside));
+  };
+  return std::any_of(takes_gradients_of_.begin(), takes_gradients_of_.end(), is_eagers_alone) ||
          capture::leads_another_to_any(edges, takes_gradients_of_);
 }
 
