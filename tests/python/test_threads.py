@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
-from side_by_side import STEPS, leaf, same_as_stock
+from side_by_side import RELEASE, STEPS, leaf, same_as_stock
 
 LIMIT = timedelta(seconds=20)  # then gloo gives up, and the test has failed
 
@@ -42,6 +42,7 @@ def no_switches():
     sys.setswitchinterval(interval)
 
 
+@pytest.mark.skipif(RELEASE >= (2, 15), reason="times out in PyTorch 2.15 itself")
 def test_python_runs_on_while_a_backward_waits_in_cpp(ends, no_switches):
     """The node after the hook waits, in C++, for a message that another Python thread sends once the hook has run."""
     swap = torch.ops._c10d_functional_autograd.all_to_all_single
