@@ -85,9 +85,9 @@ class TakeoverEngine final : public Engine {
   variable_list execute(const edge_list& roots, const variable_list& gradients, bool keep_graph, bool create_graph, bool accumulate_grad,
                         const edge_list& outputs) override {
     if (capture::Recorder* const recorder = capture::Recorder::current()) {
-      edge_list own_roots = roots, own_outputs = outputs;
-      if (recorder->begins_backward(own_roots, own_outputs, accumulate_grad))
-        return former_.execute(own_roots, gradients, keep_graph, create_graph, accumulate_grad, own_outputs);
+      capture::StartedBackward backward{roots, outputs, accumulate_grad};
+      if (recorder->begins_backward(backward))
+        return former_.execute(backward.roots, gradients, keep_graph, create_graph, accumulate_grad, backward.outputs);
     }
     Trial* const trial = Trial::take();
     const Options* options = current_options();

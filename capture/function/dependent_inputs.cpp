@@ -1,5 +1,7 @@
 #include "capture/function/dependent_inputs.h"
 
+#include "capture/function/history.h"
+
 #include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
@@ -70,7 +72,9 @@ class Search {
 
 }  // namespace
 
-bool leads_another_to_any(const std::vector<Edge>& edges, const std::vector<uint32_t>& asked) {
+bool needs_callers_graph(const std::vector<Edge>& edges, const std::vector<uint32_t>& asked) {
+  const auto has_hook = [&](uint32_t one) { return edges[one].is_valid() && has_hooks(*edges[one].function); };
+  if (std::any_of(asked.begin(), asked.end(), has_hook)) return true;
   Search search(edges, asked);
   search.run();
   return search.found;

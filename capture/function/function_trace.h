@@ -176,7 +176,7 @@ class FunctionTrace final : private Policy {
   at::Tensor lift(const at::Tensor&) override;
   bool is_given(const at::Tensor&) const override;
   void told_number(ValueId, const at::Scalar&) override;
-  bool begins_backward(torch::autograd::edge_list& roots, torch::autograd::edge_list& outputs, bool accumulates) override;
+  bool begins_backward(StartedBackward& backward) override;
   void released() override;
   bool may_read_memory() override;
 
@@ -192,9 +192,9 @@ class FunctionTrace final : private Policy {
   void set_requires_grad(Primal& primal, const at::Tensor& input) const;
   void begin_at_arguments();
   std::vector<uint32_t> asked_primals(const torch::autograd::edge_list& outputs);
-  bool is_eagers_alone(const std::vector<uint32_t>& asked) const;
+  const char* why_not_recorded(const StartedBackward& backward, const std::vector<uint32_t>& asked) const;
   bool leads_to_primals(const torch::autograd::edge_list& roots) const;
-  void go_on_at_arguments();
+  void join_callers_graph();
   void move_all_hooks() const;
   void bypass_call_node();
   void forget_symbols() const;

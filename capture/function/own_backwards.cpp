@@ -6,7 +6,6 @@
 #include "capture/backward/facts.h"
 #include "capture/function/dependent_inputs.h"
 #include "capture/function/function_trace.h"
-#include "capture/function/history.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 
@@ -20,19 +19,17 @@ using torch::autograd::Edge;
 using torch::autograd::edge_list;
 using torch::autograd::Node;
 
-bool FunctionTrace::begins_backward(edge_list& roots, edge_list& outputs, bool accumulates) {
+bool FunctionTrace::begins_backward(StartedBackward& backward) {
   if (!is_forward_ || inputs_ == nullptr) return false;
   if (recorder_.is_released()) {
     move_all_hooks();  // those that it has registered meanwhile
     return false;
   }
-  const std::vector<uint32_t> asked = asked_primals(outputs);
-  if (accumulates ? (outputs.empty() ? leads_to_primals(roots) : !asked.empty()) : is_eagers_alone(asked)) {
-    recorder_.refuse_now(accumulates ? "it calls backward(), which writes to .grad of its arguments or of tensors from outside"
-                                     : "it takes the gradient of an argument from which another one was computed, or that has a hook. "
-                                       "Compute the other one in the function");
-    go_on_at_arguments();
-    for (edge_list* const edges : {&roots, &outputs}) {
+  const std::vector<uint32_t> asked = asked_primals(backward.outputs);
+  if (const char* const why = why_not_recorded(backward, asked)) {
+    recorder_.refuse_now(why);
+    join_callers_graph();
+    for (edge_list* const edges : {&backward.roots, &backward.outputs}) {
       for (Edge& edge : *edges) {
         const auto is_its = [&](const Primal& primal) { return primal.inner.is_valid() && primal.inner == edge; };
         const auto primal = std::find_if(primals_.begin(), primals_.end(), is_its);
@@ -45,7 +42,7 @@ bool FunctionTrace::begins_backward(edge_list& roots, edge_list& outputs, bool a
   return false;
 }
 
-// A leaf from outside, of which the function may only take a gradient, becomes a primal.
+// A leaf from outside becomes a primal, even if the function uses it for nothing else.
 std::vector<uint32_t> FunctionTrace::asked_primals(const edge_list& outputs) {
   std::vector<uint32_t> asked;
   for (const Edge& edge : outputs) {
@@ -63,12 +60,16 @@ std::vector<uint32_t> FunctionTrace::asked_primals(const edge_list& outputs) {
   return asked;
 }
 
-bool FunctionTrace::is_eagers_alone(const std::vector<uint32_t>& asked) const {
-  if (asked.empty()) return false;
+// nullptr: the backward becomes a part of the program.
+const char* FunctionTrace::why_not_recorded(const StartedBackward& backward, const std::vector<uint32_t>& asked) const {
+  if (!backward.knows_all) return "it takes gradients at edges of autograd's graph, or of a tensor subclass";
+  if (backward.accumulates) {
+    const bool writes = backward.outputs.empty() ? leads_to_primals(backward.roots) : !asked.empty();
+    return writes ? "it calls backward(), which writes to .grad of its arguments or of tensors from outside" : nullptr;
+  }
   std::vector<Edge> edges;
   for (const Primal& primal : primals_) edges.push_back(primal.outside);
-  const auto has_hook = [&](uint32_t one) { return edges[one].is_valid() && has_hooks(*edges[one].function); };
-  return std::any_of(asked.begin(), asked.end(), has_hook) || leads_another_to_any(edges, asked);
+  return needs_callers_graph(edges, asked) ? kNeedsCallersGraph : nullptr;
 }
 
 bool FunctionTrace::leads_to_primals(const edge_list& roots) const {
@@ -93,7 +94,7 @@ bool FunctionTrace::leads_to_primals(const edge_list& roots) const {
 }
 
 // After begin_at_arguments(), which is for leaves.
-void FunctionTrace::go_on_at_arguments() {
+void FunctionTrace::join_callers_graph() {
   for (size_t i = 0; i < input_count(); ++i) {
     const Primal& primal = primals_[i];
     if (!primal.inner.is_valid() || primal.is_leaf) continue;

@@ -17,6 +17,13 @@ namespace hindcast::capture {
 /// Record: the op becomes an instr like any other, and the policy handles the rest. Refuse: recording stops before the op runs.
 enum class Answer : uint8_t { Record, Refuse };
 
+/// A backward that a formula starts itself.
+struct StartedBackward {
+  std::vector<torch::autograd::Edge> roots, outputs;  // without outputs: to all leaves
+  bool accumulates = false;                           // as backward() does; else as grad()
+  bool knows_all = true;                              // false: it has edges that are not listed here
+};
+
 class Policy {
  public:
   virtual ~Policy() = default;
@@ -40,12 +47,8 @@ class Policy {
   virtual void told_number(ValueId /*of*/, const at::Scalar& /*number*/) {}
   /// Whether a query for a stand-in's memory comes from the formula, which may then get the memory and continue unrecorded.
   virtual bool may_read_memory() { return false; }
-  /// LibTorch's engine is about to run a backward that the formula starts, to `outputs` or, without any, to all leaves. Returns true if it
-  /// has replaced edges.
-  virtual bool begins_backward(std::vector<torch::autograd::Edge>& /*roots*/, std::vector<torch::autograd::Edge>& /*outputs*/,
-                               bool /*accumulates*/) {
-    return false;
-  }
+  /// LibTorch's engine is about to run a backward that the formula starts. Returns true if the policy has replaced edges.
+  virtual bool begins_backward(StartedBackward& /*backward*/) { return false; }
   /// All stand-ins have become plain tensors; the formula continues unrecorded.
   virtual void released() {}
 };

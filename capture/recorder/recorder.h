@@ -116,9 +116,7 @@ class Recorder {
   /// No size is a symbol.
   bool has_plain_sizes() const { return graph_.symbols->int_symbols() == 0; }
   /// See Policy::begins_backward().
-  bool begins_backward(std::vector<torch::autograd::Edge>& roots, std::vector<torch::autograd::Edge>& outputs, bool accumulates) {
-    return policy_.begins_backward(roots, outputs, accumulates);
-  }
+  bool begins_backward(StartedBackward& backward) { return policy_.begins_backward(backward); }
   /// See Policy::is_given().
   bool is_given(const at::Tensor& tensor) const { return policy_.is_given(tensor); }
   /// Why the formula was not recorded; nullopt: it was.

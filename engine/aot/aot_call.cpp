@@ -3,6 +3,7 @@
 #include "base/first_line.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "capture/function/dependent_inputs.h"
 #include "capture/function/random_state.h"
 #include "capture/graph/shared_memory.h"
 #include "capture/recorder/recorder.h"
@@ -166,8 +167,8 @@ void AotCall::connect(const capture::NodePtr& node, const Specialisation& known,
 
 std::optional<detail::FunctionOutput> AotCall::run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings) {
   if (known->is_eager()) return run_eagerly(*context_, call_);
-  if (known->takes_gradients_between(call_.inputs)) {
-    warn_once("a function runs eagerly: it takes the gradient of an argument that another argument was computed from");
+  if (known->needs_callers_graph(call_.inputs)) {
+    warn_once(std::string("a function runs eagerly: ") + capture::kNeedsCallersGraph);
     return run_eagerly(*context_, call_);
   }
   if (auto pair = known->pair()) {

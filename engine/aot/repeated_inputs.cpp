@@ -1,28 +1,37 @@
 #include "engine/aot/repeated_inputs.h"
 
+#include <c10/util/SmallVector.h>
+
 #include <algorithm>
-#include <bitset>
-#include <iterator>
+#include <unordered_map>
 
 namespace hindcast::engine {
+namespace {
+
+bool has_one_twice(const std::vector<at::Tensor>& inputs) {
+  c10::SmallVector<const void*, 64> all;
+  for (const at::Tensor& input : inputs) {
+    if (input.defined()) all.push_back(input.unsafeGetTensorImpl());
+  }
+  constexpr size_t kFew = 8;
+  if (all.size() > kFew) {
+    std::sort(all.begin(), all.end());
+    return std::adjacent_find(all.begin(), all.end()) != all.end();
+  }
+  for (size_t i = 1; i < all.size(); ++i) {
+    if (std::find(all.begin(), all.begin() + i, all[i]) != all.begin() + i) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 std::vector<uint32_t> find_repeated(const std::vector<at::Tensor>& inputs) {
-  constexpr int kBits = 12;  // a module may have hundreds of parameters
-  std::bitset<size_t{1} << kBits> seen;
   std::vector<uint32_t> firsts;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].defined()) continue;
-    const auto address = reinterpret_cast<uint64_t>(inputs[i].unsafeGetTensorImpl());
-    const size_t bit = (address * 0x9e3779b97f4a7c15) >> (64 - kBits);
-    if (!seen.test(bit)) {
-      seen.set(bit);
-      continue;
-    }
-    const auto here = inputs.begin() + static_cast<std::ptrdiff_t>(i);
-    const auto first = std::find_if(inputs.begin(), here, [&](const at::Tensor& other) { return other.is_same(inputs[i]); });
-    if (first == here) continue;
-    for (size_t known = firsts.size(); known < inputs.size(); ++known) firsts.push_back(static_cast<uint32_t>(known));
-    firsts[i] = static_cast<uint32_t>(first - inputs.begin());
+  if (!has_one_twice(inputs)) return firsts;
+  std::unordered_map<const void*, uint32_t> known;
+  for (uint32_t i = 0; i < inputs.size(); ++i) {
+    firsts.push_back(inputs[i].defined() ? known.emplace(inputs[i].unsafeGetTensorImpl(), i).first->second : i);
   }
   return firsts;
 }

@@ -2,7 +2,6 @@
 
 #include "capture/backward/trace.h"
 #include "capture/function/dependent_inputs.h"
-#include "capture/function/history.h"
 #include "engine/aot/family.h"
 #include "engine/cache/symbol_binder.h"
 
@@ -89,8 +88,7 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
       calls_users_operator_(trace.calls_users_operator()),
       shape_(std::move(output.shape)),
       shape_facts_(std::move(output.facts)),
-      owned_(output.owned),
-      copied_(shared_of_last(returned_, owned_)) {
+      copied_(shared_of_last(returned_, output.owned)) {
   for (const at::Tensor& tensor : trace.lifted()) lifted_.emplace_back(tensor, has_owner && has_owner(tensor));
   for (uint32_t i = 0; i < trace.primal_count(); ++i) {
     needs_gradient_.push_back(trace.needs_gradient(i));
@@ -111,25 +109,23 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
   }
 }
 
-bool Specialisation::takes_gradients_between(const std::vector<at::Tensor>& inputs) const {
+bool Specialisation::needs_callers_graph(const std::vector<at::Tensor>& inputs) const {
   const auto requires_grad = [](const at::Tensor& input) { return input.defined() && input.requires_grad(); };
   if (takes_gradients_of_.empty() || std::none_of(inputs.begin(), inputs.end(), requires_grad)) return false;
-  std::vector<torch::autograd::Edge> edges;
+  const auto is_also_outside = [&](uint32_t one) {
+    return is_input(one) && std::any_of(lifted_.begin(), lifted_.end(), [&](const OutsideTensor& other) { return other.is(inputs[one]); });
+  };
+  if (std::any_of(takes_gradients_of_.begin(), takes_gradients_of_.end(), is_also_outside)) return true;
   const auto edge_of = [&](const at::Tensor& primal) {
     return requires_grad(primal) ? torch::autograd::impl::gradient_edge(primal) : torch::autograd::Edge();
   };
+  std::vector<torch::autograd::Edge> edges;
   for (const at::Tensor& input : inputs) edges.push_back(edge_of(input));
-  edges.resize(inputs.size() + lifted_.size());  // leaves: nothing leads on from them
+  edges.resize(inputs.size() + lifted_.size());  // outside tensors are leaves, which have no history
   for (const uint32_t one : takes_gradients_of_) {
     if (!is_input(one)) edges[one] = edge_of(lifted_[one - inputs.size()].get());
   }
-  const auto is_eagers_alone = [&](uint32_t one) {
-    const auto is_also_outside = [&](const OutsideTensor& other) { return other.is(inputs[one]); };
-    return (edges[one].is_valid() && capture::has_hooks(*edges[one].function)) ||
-           (is_input(one) && std::any_of(lifted_.begin(), lifted_.end(), is_also_outside));
-  };
-  return std::any_of(takes_gradients_of_.begin(), takes_gradients_of_.end(), is_eagers_alone) ||
-         capture::leads_another_to_any(edges, takes_gradients_of_);
+  return capture::needs_callers_graph(edges, takes_gradients_of_);
 }
 
 bool Specialisation::may_have_one_node(const std::vector<at::Tensor>& primals) const {
@@ -189,8 +185,7 @@ Specialisation::Specialisation(const Specialisation& other, std::shared_ptr<capt
       calls_users_operator_(other.calls_users_operator_),
       shape_(other.shape_),
       shape_facts_(other.shape_facts_),
-      owned_(other.owned_),
-      copied_(shared_of_last(returned_, owned_)),
+      copied_(other.copied_),
       family_(other.family_),
       proved_(std::make_unique<ProvedSizes>(infers)) {}
 

@@ -138,9 +138,8 @@ class Specialisation {
   }
   /// True if the function itself takes gradients, by grad(), of its arguments or of tensors from outside.
   bool takes_gradients() const { return !takes_gradients_of_.empty(); }
-  /// True if it takes the gradient of a tensor from which one of `inputs` was computed, or that has a hook. The programs are for calls
-  /// without such.
-  bool takes_gradients_between(const std::vector<at::Tensor>& inputs) const;
+  /// True if these gradients depend on the caller's graph in a call with `inputs` (dependent_inputs.h). The programs are for other calls.
+  bool needs_callers_graph(const std::vector<at::Tensor>& inputs) const;
   /// Inputs come first among primals.
   bool is_input(size_t primal) const { return primal < first_.size(); }
   bool has_gradients() const { return has_gradients_; }
@@ -198,7 +197,6 @@ class Specialisation {
   bool calls_users_operator_ = false;
   std::shared_ptr<const void> shape_;
   std::string shape_facts_;
-  size_t owned_ = 0;  // FunctionOutput::owned
   std::vector<size_t> copied_;
   std::atomic<State> state_ = State::InUse;
   std::atomic<bool> is_exact_ = false, learns_at_once_ = false;

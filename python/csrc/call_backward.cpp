@@ -192,27 +192,26 @@ Object* run_here(const Tensors& given, const std::array<bool, 4>& flags, uint64_
   return result_of(found, flags[3]);
 }
 
-// Returns false if there is something else than tensors.
-bool take_edges(Object* tuple, torch::autograd::edge_list& edges) {
-  for (std::ptrdiff_t i = 0; is_tuple(tuple) && i < PyTuple_Size(tuple); ++i) {
+// Returns false if the tuple holds something else than plain tensors, whose edges are not taken.
+bool take_edges(Object* tuple, std::vector<torch::autograd::Edge>& edges) {
+  if (!is_tuple(tuple)) return false;
+  for (std::ptrdiff_t i = 0; i < PyTuple_Size(tuple); ++i) {
     Object* const item = PyTuple_GetItem(tuple, i);
     if (!is_plain_tensor(item)) return false;
     const at::Tensor& tensor = tensor_of(item);
     if (tensor.requires_grad()) edges.push_back(torch::autograd::impl::gradient_edge(tensor));
   }
-  return is_tuple(tuple);
+  return true;
 }
 
-// PyTorch takes the edges of the same tensors again, once the recorder has replaced them.
+// PyTorch reads the edges of the tensors after this, so it gets those that the recorder has replaced.
 void tell_of_backward(capture::Recorder& recorder, Object* const* given, std::ptrdiff_t count, Object* names) {
   const auto arguments = arguments_of(given, count, names);
-  if (!arguments) return;  // an error
-  torch::autograd::edge_list roots, outputs;
-  if (take_edges((*arguments)[0], roots) && take_edges((*arguments)[4], outputs)) {
-    recorder.begins_backward(roots, outputs, is_true((*arguments)[6]));
-  } else {
-    recorder.refuse_now("it takes gradients at edges of autograd's graph, or of a tensor subclass");
-  }
+  if (!arguments) return;  // PyTorch raises the error
+  capture::StartedBackward backward{.accumulates = is_true((*arguments)[6])};
+  const bool knows_roots = take_edges((*arguments)[0], backward.roots);
+  backward.knows_all = take_edges((*arguments)[4], backward.outputs) && knows_roots;
+  recorder.begins_backward(backward);
 }
 
 // Returns nullopt if the Python code must handle the call.

@@ -1,10 +1,10 @@
 #include "python/csrc/call_pattern.h"
 
+#include "engine/aot/repeated_inputs.h"
 #include "python/csrc/torch_python.h"
 
 #include <algorithm>
 #include <cstring>
-#include <unordered_map>
 
 namespace hindcast::python {
 namespace {
@@ -31,22 +31,6 @@ bool are_same_value(Object* a, Object* b) {
   return equal == 1;
 }
 
-bool has_one_twice(const std::vector<at::Tensor>& tensors) {
-  constexpr size_t kFew = 8;
-  if (tensors.size() <= kFew) {
-    for (size_t i = 1; i < tensors.size(); ++i) {
-      for (size_t j = 0; j < i; ++j) {
-        if (tensors[i].is_same(tensors[j])) return true;
-      }
-    }
-    return false;
-  }
-  c10::SmallVector<const void*, 64> all;
-  for (const at::Tensor& tensor : tensors) all.push_back(tensor.unsafeGetTensorImpl());
-  std::sort(all.begin(), all.end());
-  return std::adjacent_find(all.begin(), all.end()) != all.end();
-}
-
 }  // namespace
 
 bool CallPattern::take(Object* args, Object* kwargs, std::vector<at::Tensor>& tensors) {
@@ -58,7 +42,7 @@ bool CallPattern::take(Object* args, Object* kwargs, std::vector<at::Tensor>& te
   }
   if (kwargs != nullptr && PyDict_Size(kwargs) != 0 && !take_dict(kwargs, tensors)) return false;
   containers_.clear();
-  if (has_one_twice(tensors)) mark_shared(tensors);
+  if (const std::vector<uint32_t> firsts = engine::find_repeated(tensors); !firsts.empty()) mark_shared(firsts);
   return true;
 }
 
@@ -69,13 +53,10 @@ bool CallPattern::take_container(Object* container) {
 }
 
 // A function that is given a tensor twice sees that it is one: such calls are of another kind.
-void CallPattern::mark_shared(const std::vector<at::Tensor>& tensors) {
-  std::unordered_map<const void*, std::ptrdiff_t> firsts;
-  std::ptrdiff_t place = 0;
+void CallPattern::mark_shared(const std::vector<uint32_t>& firsts) {
+  size_t place = 0;
   for (Part& part : parts_) {
-    if (part.kind != Kind::Tensor) continue;
-    part.size = 1 + firsts.emplace(tensors[static_cast<size_t>(place)].unsafeGetTensorImpl(), place).first->second;
-    ++place;
+    if (part.kind == Kind::Tensor) part.size = 1 + static_cast<std::ptrdiff_t>(firsts[place++]);
   }
 }
 

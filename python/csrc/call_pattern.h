@@ -36,7 +36,7 @@ class CallPattern {
   bool take_value(Object* value, std::vector<at::Tensor>& tensors);
   bool take_dict(Object* dict, std::vector<at::Tensor>& tensors);
   bool take_container(Object* container);
-  void mark_shared(const std::vector<at::Tensor>& tensors);
+  void mark_shared(const std::vector<uint32_t>& firsts);
   static bool are_equal(const Part& a, const Part& b);
 
   inline static Object* value_types_ = nullptr;

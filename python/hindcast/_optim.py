@@ -291,7 +291,7 @@ class CompiledStep:
     def _update(self, of_class: _Class, group: Group) -> None:
         settings = of_class.settings(group)
         why = _why_not_group(group, settings)
-        if why is None and of_class is _ADAM and any(each.grad is not None and each.grad.is_sparse for each in group["params"]):
+        if why is None and of_class is _ADAM and any(parameter.grad.is_sparse for parameter in _with_gradient(group["params"])):
             why = "a gradient is sparse"  # which is an error, before anything is updated
         if why is not None:
             return self._update_originally(group, group["params"], why)

@@ -65,7 +65,7 @@ class _Seen:
     def holds(self) -> bool:
         if not _unchanged(self.address):
             return False
-        # A dead one is None.
+        # The reference to an object that was freed gives None.
         return not self._readings or all((now := value()) is not None and read(now) == found for value, read, found in self._readings)
 
     def generators(self) -> list[Any]:

@@ -222,7 +222,7 @@ class Walk:
         self.key: list[Any] = []
         self.words = array("q", (0,))
         self.named: dict[int, Any] = {}  # by id: objects compared by identity
-        self.behind: dict[int, Any] = {}  # by id: containers that no word compares, so that nothing else tells when they are gone
+        self.behind: dict[int, Any] = {}  # by id: what is reached only by a reading or a reference, so that no word notices its end
         self.kept: list[Any] = []  # values that the words point to
         # Objects that no word can describe: what to read of them, and what it was.
         self.readings: list[tuple[Any, Callable[[Any], Any], Any]] = []
@@ -390,8 +390,9 @@ class Walk:
         values += sorted((each for each in items if type(each).__hash__ is object.__hash__), key=id)  # looking them up calls nothing
         self.key.extend((len(items), len(values)))
         self.words.extend((_SET, id(value), len(items), len(values), *[self._entry(each) & ~1 for each in values]))
-        if len(values) < len(items):
-            self.kept.extend(items)
+        others = [each for each in items if not is_by_value(each) and type(each).__hash__ is not object.__hash__]
+        if not all(issubclass(type(each), torch.Tensor) for each in others):
+            self.behind.update((id(each), each) for each in others)
             self._reading(value, ids_in)
 
     def _item(self, holder: dict[str, Any], name: str) -> None:

@@ -439,7 +439,9 @@ def test_what_is_compared_is_computed_once(function, partition):
 def test_sizes_that_change(function, partition):
     try:
         first_and_second(function, torch.ones(4, 5, dtype=torch.double, requires_grad=True))
-    except RuntimeError as error:  # the fused attention of 2.15
+    except RuntimeError as error:
+        if RELEASE < (2, 15):  # whose fused attention has no second derivative
+            raise
         pytest.skip(str(error))
     compiled = hindcast.aot_function(function, async_=False, partition_fn=partition)
     for size in ((4, 5), (4, 5), (7, 5), (3, 8), (3, 8), (7, 7), (4, 5)):

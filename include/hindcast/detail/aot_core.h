@@ -30,7 +30,7 @@ struct FunctionOutput {
   const void* program = nullptr;  // set by a call that may gain
   std::uint64_t own_ns = 0;       // set by a timed call that ran the function eagerly
   bool is_functions = false;      // in a timed call: the caller must run the function itself, and time it
-  std::size_t owned = 0;  // set by the function: its last tensors that the caller will write to; none shares memory with another tensor
+  std::size_t owned = 0;          // set by the function: how many of its last tensors the caller will write to. Shared memory is copied
   NextCalls next = 0;
 };
 /// Whether someone owns a tensor that the function reads from outside, and calls AotCore::forget() when it is freed. Otherwise the programs
