@@ -68,7 +68,7 @@ Told run_without_gil(const KindOfCall& kind, std::vector<at::Tensor> tensors, bo
   return told;
 }
 
-// Finishes in Python a call that ran the function, or that failed. `taken`: hindcast._aot's Call if the function has run.
+// Finishes in Python a call that ran the function, or that failed. `taken`: a hindcast._facts.Call if the function has run.
 Reference finish_in_python(Told& told, Object* owner, Object* taken) {
   static Object* const finish = interned("_finish_for_c");
   static Object* const fail = interned("_fail_for_c");

@@ -136,7 +136,7 @@ void define_optim(torch::Library& m) {
   m.def("optim_clip(Tensor[] parameters, float max_norm, float norm_type) -> Tensor[]", &clip_gradients);
 }
 
-// Operators with kernels in Python (hindcast/_aot.py), which callbacks.cpp calls.
+// Operators with kernels in Python (hindcast/_callbacks.py), which callbacks.cpp calls.
 void define_callbacks(torch::Library& m) {
   m.def(
       "aot_python_function(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, int shape, str facts, int owned, str? "

@@ -6,9 +6,11 @@
 """
 
 from . import compilers, partition
-from ._aot import AotFunction, AotModule, aot_function, aot_module, draw_graph, get_graphs, memory_efficient_fusion, print_graph
+from ._aot import AotFunction, aot_function
+from ._aot_module import AotModule, aot_module, memory_efficient_fusion
 from ._dynamo import dynamo_backend
 from ._enable import enable, enable_process, is_enabled
+from ._graphs import draw_graph, get_graphs, print_graph
 from ._introspection import Graph, graphs, report, reset, set_logs, stats, trim, wait
 from ._optim import ClipGradNorm, CompiledStep, compiled_step
 from ._programs import Node, Program, Programs

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, Optional
 
 import torch
 
-from ._walk import dict_of, mentioned
+from ._containers import dict_of
+from ._mentioned_names import mentioned
 
 _DICTS_OF_A_MODULE = ("_parameters", "_buffers")
 _MOST_IN_A_CONTAINER = 10000

@@ -564,7 +564,6 @@ class _Flow:
         if operator == "-":
             return _Int(is_symbol, None)
         if operator in ("+", "*"):
-            leasts = one.least, other.least
             if one.least is None or other.least is None:
                 return _Int(is_symbol, None)
             return _Int(is_symbol, max(one.least, other.least) if operator == "+" else min(one.least, other.least))

@@ -8,10 +8,7 @@ Numbers, strings and the like count by value, containers by what is in them, and
 other objects, of classes and of Python's modules those names count that the code mentions.
 """
 
-import collections
-import contextlib
 import ctypes
-import dis
 import functools
 import gc
 import os
@@ -20,18 +17,21 @@ import threading
 import types
 import weakref
 from array import array
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple, Optional
+from typing import Any
 
 import torch
 import torch.nn.modules.module as all_modules
 from torch.nn.parameter import is_lazy
 
+from ._containers import BUILTIN_CONTAINERS, container_of, dict_of, has_in_class, is_container, is_filled_by_a_library, set_of
 from ._facts import PLAIN, Untraceable, is_by_value, key_of
 from ._library import LIBRARY, calls
+from ._mentioned_names import mentioned
 from ._random_state import is_generator
+from ._readings import attributes_here, contents_of, dict_in_this_thread, ids_in, referent_of, variable_of
 
 _TYPE, _OWN_DICT, _DICT, _ITEM, _SEQUENCE, _SET, _CELL, _FUNCTION, _ATTRIBUTE, _SIZE, _TENSOR = range(11)  # Watch in unchanged.h
 _facts_of_tensor = ctypes.PyDLL(str(LIBRARY)).hindcast_facts_of_tensor  # knows the layout of tensors where hindcast._C was loaded
@@ -40,27 +40,7 @@ _NONE = 0
 _NOTHING = object()
 
 _EQUAL_WILL_DO = frozenset((int, float, str, bytes, torch.device, torch.Size))
-_SEQUENCES = (tuple, list, deque)
-_CONTAINERS: tuple[Any, ...] = (*_SEQUENCES, dict)
-# For plain containers, the class whose methods read them.
-_BASES = {**{kind: kind for kind in _CONTAINERS}, OrderedDict: dict, defaultdict: dict}
-_BUILTIN_CONTAINERS = frozenset(_BASES)
-_MOST_IN_A_CONTAINER = 10_000  # larger ones are compared by identity
-_MOST_BYTES = 1 << 20  # of an array; larger ones are compared by identity
 _MOST_ENTRIES = 1_000_000  # more would take seconds to compare
-
-# Of the standard library, not derived from Python's own containers.
-_LIBRARY_CONTAINERS = frozenset(
-    (
-        collections.UserDict,
-        collections.UserList,
-        collections.ChainMap,
-        weakref.WeakSet,
-        weakref.WeakKeyDictionary,
-        weakref.WeakValueDictionary,
-        type(os.environ),
-    )
-)
 
 # Assumed to have constant code, and to read no globals that a program sets.
 _LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "numpy", "hindcast"))
@@ -85,79 +65,6 @@ _NOT_FOR_CALLS = frozenset(
 _GLOBAL_HOOKS = [name for name in vars(all_modules) if name.startswith("_global_") and "registration" not in name]
 
 
-def _container_of(kind: Any) -> Any:
-    """Which of Python's containers it is, if its own methods are called: those of a program's class may do anything."""
-    known = _BASES.get(kind)
-    if known is not None:
-        return known
-    for base in _CONTAINERS:
-        if issubclass(kind, base):
-            is_plain = kind is base or base is dict or (kind.__getitem__ is base.__getitem__ and kind.__len__ is base.__len__)
-            return base if is_plain else None
-    return None
-
-
-def _is_container(value: Any) -> bool:
-    base = _container_of(type(value))
-    return base is not None and base.__len__(value) <= _MOST_IN_A_CONTAINER
-
-
-def contents_of(value: Any) -> Optional[bytes]:
-    """The contents of an array of NumPy or the like."""
-    try:
-        with memoryview(value) as view:
-            return view.tobytes() if view.nbytes <= _MOST_BYTES else None
-    except (TypeError, ValueError, BufferError):
-        return None
-
-
-def _set_of(kind: type) -> Any:
-    return set if issubclass(kind, set) else frozenset
-
-
-def ids_in(value: Any) -> frozenset[int]:
-    """Of the elements of a set. No element is asked."""
-    return frozenset(map(id, list(_set_of(type(value)).__iter__(value))))
-
-
-def _key_or_id(value: Any) -> Any:
-    return key_of(value) if is_by_value(value) else id(value)
-
-
-def variable_of(value: ContextVar[Any]) -> Any:
-    """What the variable is in the thread's context."""
-    return _key_or_id(value.get(_NOTHING))
-
-
-def _attributes_here(value: threading.local) -> dict[str, Any]:
-    return threading.local.__getattribute__(value, "__dict__")  # type: ignore[no-any-return]
-
-
-def attributes_here(value: threading.local) -> tuple[Any, ...]:
-    """The attributes that it has in this thread."""
-    return tuple((name, _key_or_id(each)) for name, each in _attributes_here(value).items())
-
-
-def _classes_of(kind: type) -> Any:
-    return type.__dict__["__mro__"].__get__(kind)
-
-
-def _has_in_class(kind: type, name: str) -> bool:
-    """As hasattr(kind, name), but a metaclass is not asked."""
-    return any(name in type.__dict__["__dict__"].__get__(base) for base in _classes_of(kind))
-
-
-def _referent_of(proxy: Any) -> Any:
-    with contextlib.suppress(ReferenceError, AttributeError):
-        return proxy.__reduce_ex__.__self__
-    return None
-
-
-def _is_filled_by_a_library(value: Any) -> bool:
-    """A UserDict, a WeakSet or the like: the library's code reads its attributes, which the program's code does not mention."""
-    return any(base in _LIBRARY_CONTAINERS for base in _classes_of(type(value)))
-
-
 def _is_operator(name: str, value: Any) -> bool:
     return name.startswith("__") and name.endswith("__") and type(value) is types.FunctionType and name not in _CONSTRUCTORS
 
@@ -166,46 +73,9 @@ def _is_library(module: Any) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in _LIBRARIES
 
 
-class _Mentioned(NamedTuple):
-    globals: tuple[str, ...]
-    modules: tuple[str, ...]  # that it imports
-    attributes: frozenset[str]
-    written: frozenset[str]  # attributes, which may be created
-
-
-@functools.lru_cache(maxsize=4096)
-def mentioned(code: types.CodeType) -> _Mentioned:
-    """The names that a function reads, including inner functions."""
-    read: dict[str, None] = {}
-    modules: dict[str, None] = {}
-    attributes, written = set(), set()
-    waiting = [code]
-    while waiting:
-        each = waiting.pop()
-        for instruction in dis.get_instructions(each):
-            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                read[instruction.argval] = None
-            elif instruction.opname == "IMPORT_NAME":
-                modules[instruction.argval] = None
-            elif isinstance(instruction.argval, str):  # also as in getattr(x, "name")
-                attributes.add(instruction.argval)
-                if instruction.opname == "STORE_ATTR":
-                    written.add(instruction.argval)
-        waiting.extend(constant for constant in each.co_consts if isinstance(constant, types.CodeType))
-    return _Mentioned(tuple(read), tuple(modules), frozenset(attributes), frozenset(written))
-
-
 def _dict_of_class(kind: type) -> dict[str, Any]:
     (found,) = (each for each in gc.get_referents(kind.__dict__) if isinstance(each, dict))  # behind the mapping proxy
     return found
-
-
-def dict_of(value: Any) -> Optional[dict[str, Any]]:
-    try:
-        found = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return None
-    return found if type(found) is dict else None
 
 
 class _Watch:
@@ -268,9 +138,9 @@ class Walk:
         if known is None:
             if len(self.words) > _MOST_ENTRIES:
                 raise Untraceable("it sees too many objects", of_function=True)
-            is_container = _is_container(value)
-            known = self._met[address] = len(self._met) if is_container else address
-            if not is_container:
+            by_contents = is_container(value)
+            known = self._met[address] = len(self._met) if by_contents else address
+            if not by_contents:
                 self.named[address] = value
             self._waiting.append(value)
             self._alive.append(value)
@@ -280,7 +150,7 @@ class Walk:
     def _look_into(self, value: Any) -> None:
         kind = type(value)
         if kind in weakref.ProxyTypes:
-            self._entry_behind(_referent_of(value))
+            self._entry_behind(referent_of(value))
             return
         if issubclass(kind, weakref.ref):
             self._entry_behind(weakref.ref.__call__(value))
@@ -327,9 +197,9 @@ class Walk:
         elif issubclass(kind, threading.local):
             self._class_of(value)
             self._reading(value, attributes_here)
-            for each in list(_attributes_here(value).values()):
+            for each in list(dict_in_this_thread(value).values()):
                 self._entry_behind(each)
-        elif _has_in_class(kind, "_aot_sees"):
+        elif has_in_class(kind, "_aot_sees"):
             self._entries(value._aot_sees())
         elif issubclass(kind, (set, frozenset)):
             if kind not in (set, frozenset):
@@ -343,7 +213,7 @@ class Walk:
             self._object(value)
 
     def _entry_behind(self, value: Any) -> None:
-        if _is_container(value):
+        if is_container(value):
             self.behind[id(value)] = value
         self._entry(value)
 
@@ -360,12 +230,12 @@ class Walk:
 
     def _container(self, value: Any) -> None:
         kind = type(value)
-        if kind in _BUILTIN_CONTAINERS:
+        if kind in BUILTIN_CONTAINERS:
             self.key.append(id(kind))
         else:
             self._class_of(value)
             self._attributes_of(value)
-        base = _container_of(kind)
+        base = container_of(kind)
         if base is dict:
             self._dict(value)
             if issubclass(kind, OrderedDict):  # its order is separate from the dict's
@@ -385,7 +255,7 @@ class Walk:
         self.words.extend((_DICT, id(value), id(type(value)), len(entries) // 2, *entries))
 
     def _set(self, value: Any) -> None:
-        items = list(_set_of(type(value)).__iter__(value))  # another thread may change it
+        items = list(set_of(type(value)).__iter__(value))  # another thread may change it
         values = sorted(filter(is_by_value, items), key=lambda each: (type(each).__name__, hash(each)))
         values += sorted((each for each in items if type(each).__hash__ is object.__hash__), key=id)  # looking them up calls nothing
         self.key.extend((len(items), len(values)))
@@ -522,7 +392,7 @@ class Walk:
 
     def _object(self, value: Any) -> None:
         kind = type(value)
-        if _has_in_class(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
+        if has_in_class(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
             raise Untraceable(f"it sees an iterator of type {kind.__name__}, which each call may move on", of_function=True)
         if is_generator(value):
             self.generators.append(value)
@@ -536,7 +406,7 @@ class Walk:
         kind = type(value)
         holder = dict_of(value)
         if holder is not None:
-            if _is_filled_by_a_library(value):
+            if is_filled_by_a_library(value):
                 self.words.extend((_OWN_DICT, id(value), id(holder)))
                 self._dict(holder)
             else:

@@ -15,6 +15,7 @@ if "HINDCAST_TEST_DEVICE" in os.environ:
 
 @pytest.fixture(autouse=True)
 def fresh_counters():
+    hindcast.wait()  # a program that an earlier test left to the background would be counted in this one
     hindcast.reset()
     yield
     assert not hindcast.is_enabled(), "a test left a guard behind"

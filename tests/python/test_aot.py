@@ -937,10 +937,10 @@ def test_nothing_is_kept_for_ever():
     x = leaf(3)
     for _ in range(3):
         f(x, big)["x"].sum().backward()
-    before = len(hindcast._aot._kept)
+    before = len(hindcast._trace_state.kept)
     for _ in range(50):
         f(x, big)
-    assert len(hindcast._aot._kept) <= before + 2
+    assert len(hindcast._trace_state.kept) <= before + 2
     del f, function, big
     gc.collect()
     hindcast.aot_function(lambda x: x)(x)  # removes what C++ has released

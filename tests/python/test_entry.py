@@ -15,7 +15,7 @@ import warnings
 import hindcast
 import pytest
 import torch
-from hindcast import _aot, _backward, _optim, _train
+from hindcast import _aot, _backward, _optim, _trace_state, _train
 from hindcast._library import calls
 from processes import python
 from device_of_tests import DEVICE, not_on_a_card
@@ -251,7 +251,7 @@ def test_errors_of_the_function_arrive_and_leave_it_usable():
     for _ in range(2):
         with pytest.raises(Own, match="five"):
             f(torch.randn(5))
-        assert _aot._thread.call is None and _aot._thread.error is None
+        assert _trace_state.thread.call is None and _trace_state.thread.error is None
         same(f(a), a.sin())
     with pytest.raises(RuntimeError, match="[Ss]ize"):
         f2 = hindcast.aot_function(lambda a, b: a + b)
@@ -275,7 +275,7 @@ def test_errors_and_warnings_of_a_known_call():
     state["raises"] = True
     with pytest.raises(KeyError, match="from a program"):
         f(a)
-    assert _aot._thread.error is None
+    assert _trace_state.thread.error is None
     state["raises"] = False
     same(f(a), a.sin())
 
