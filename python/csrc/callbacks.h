@@ -19,7 +19,7 @@ class PythonError : public std::runtime_error {
 };
 
 /// In Python code that is traced with symbols for sizes, makes sizes plain numbers, except where a symbol makes no difference
-/// (hindcast/_size_flow.py). Returns false if this interpreter does not support it.
+/// (hindcast/_symbols_for_code.py). Returns false if this interpreter does not support it.
 bool sizes_are_numbers();
 
 /// Lets traces run Python's garbage collector before they decide that a function keeps a tensor.

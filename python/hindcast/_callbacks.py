@@ -20,7 +20,7 @@ from ._new_tensor import known_of_stand_ins
 from ._noticed_grad import notices_gradients
 from ._programs import Program
 from ._random_state import random_states
-from ._size_flow import NOWHERE, takes_symbols
+from ._symbols_for_code import NOWHERE, takes_symbols
 from ._trace_state import EAGER, keep, kept, numbers_for_python, raised, thread
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from ._facts import Call
-from ._size_flow import NumbersForPython
+from ._symbols_for_code import NumbersForPython
 
 kept: dict[int, Any] = {}
 _numbers = itertools.count(1)

@@ -1,0 +1,122 @@
+"""What is known of a value that the bytecode of a function computes: sizes that may be symbols, and what may contain them."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Optional, Union
+
+MOST_ITEMS = 256
+
+
+class Noticed(Exception):
+    """A symbol may go where it is noticed."""
+
+
+class Int(NamedTuple):
+    """An int, or a symbol for one."""
+
+    may_be_symbol: bool
+    least: Optional[int]  # 0 or 1: a lower bound; None: unknown
+
+
+class Constant(NamedTuple):
+    value: Any
+
+
+class List(NamedTuple):
+    """A list, tuple or torch.Size; `items` None: of ints, of unknown length."""
+
+    items: Optional[tuple[Any, ...]]
+    may_have_symbols: bool = True  # if there are no items
+    is_mutable: bool = False
+
+
+class Slice(NamedTuple):
+    parts: tuple[Any, ...]
+
+
+class Named(NamedTuple):
+    """An attribute of an unknown object, or a function of torch's."""
+
+    name: str
+    is_torchs: bool
+    is_of_tensor: bool = False
+
+
+class Object(NamedTuple):
+    """An object known only by its path: a variable's name, and attributes. An empty name: a global one follows."""
+
+    path: tuple[str, ...]
+
+
+class Variable(NamedTuple):
+    """The value of a variable when the instruction at a place put it on the stack."""
+
+    name: str
+    place: int
+
+
+Value = Union[str, Int, Constant, List, Slice, Named, Object, Variable]
+OTHER, TENSOR, TORCH, NULL, TRUSTED_ONE = "other", "tensor", "torch", "null", "trusted"
+TRUTH = "truth"  # the result of a comparison
+PERHAPS = "perhaps a symbol"
+SIZE = Int(may_be_symbol=True, least=0)
+# Sizes that other instructions read of a tensor. If these are symbols, they are followed from there.
+ANOTHER, OTHERS = Int(may_be_symbol=False, least=0), List(None, may_have_symbols=False)
+
+
+def has_symbol(value: Value) -> bool:
+    if isinstance(value, Int):
+        return value.may_be_symbol
+    if isinstance(value, List):
+        return value.may_have_symbols if value.items is None else any(map(has_symbol, value.items))
+    return any(map(has_symbol, value.parts)) if isinstance(value, Slice) else value in (TRUTH, PERHAPS)
+
+
+def least(number: int) -> Optional[int]:
+    return min(number, 1) if number >= 0 else None
+
+
+def int_of(value: Value) -> Optional[Int]:
+    if isinstance(value, Constant) and type(value.value) is int:
+        return Int(False, least(value.value))
+    return value if isinstance(value, Int) else None
+
+
+def items_of(value: Value) -> Optional[tuple[Value, ...]]:
+    if isinstance(value, Constant) and type(value.value) is tuple:
+        return tuple(map(Constant, value.value))
+    return value.items if isinstance(value, List) else None
+
+
+def joined(a: Value, b: Value) -> Value:
+    if a == b and type(a) is type(b) and (not isinstance(a, Constant) or type(a.value) is type(b.value)):  # type: ignore[union-attr]
+        return a
+    one, other = int_of(a), int_of(b)
+    if one and other:
+        leasts = one.least, other.least
+        return Int(one.may_be_symbol or other.may_be_symbol, None if None in leasts else min(leasts))  # type: ignore[type-var]
+    if isinstance(a, Named) and isinstance(b, Named) and a[:2] == b[:2]:
+        return a._replace(is_of_tensor=a.is_of_tensor and b.is_of_tensor)
+    return PERHAPS if has_symbol(a) or has_symbol(b) else OTHER
+
+
+def may_be_argument(value: Value) -> bool:
+    """Whether it may be an argument of a function of PyTorch's that takes sizes."""
+    return value != TRUTH and not isinstance(value, Slice)
+
+
+Stack = tuple[Value, ...]
+
+
+class Read(NamedTuple):
+    """Which sizes are symbols."""
+
+    offset: int
+    is_symbol: tuple[bool, ...]  # by dimension
+
+
+Variables = tuple[tuple[str, Value], ...]
+Resolve = Callable[[tuple[str, ...]], Value]  # the value at the path of an Object
+
+
+def nothing_is_known(_: tuple[str, ...]) -> Value:
+    return OTHER
