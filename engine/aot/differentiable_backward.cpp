@@ -8,6 +8,7 @@
 #include "codegen/partition/some_tangents.h"
 #include "engine/aot/aot_node.h"
 #include "engine/aot/carried_integers.h"
+#include "engine/aot/nodes_of_results.h"
 #include "engine/aot/warn_once.h"
 #include "engine/takeover.h"
 #include "hindcast/detail/aot_core.h"
@@ -150,6 +151,7 @@ variable_list AotNode::differentiable_backward(const variable_list& tangents) {
                                     .function = function,
                                     .only_reads = true})
                             .tensors;
+  give_each_its_own_node(found);
   return by_primal(specialisation_->with_gradients(), std::move(found), whole->joint.primals);
 }
 

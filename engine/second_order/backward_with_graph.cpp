@@ -16,6 +16,7 @@
 #include "capture/backward/formulas.h"
 #include "capture/recorder/recorder.h"
 #include "engine/aot/carried_integers.h"
+#include "engine/aot/nodes_of_results.h"
 #include "engine/cache/payoff.h"
 #include "engine/call/stopwatch.h"
 #include "engine/call/workspace.h"
@@ -243,6 +244,7 @@ class BackwardWithGraph {
     is_traced_ ? stats_recorder().add_miss() : stats_recorder().add_hit();
     stats_recorder().add_backward();
     stats_recorder().add_nodes(nodes);
+    give_each_its_own_node(gradients);
     deliver(std::move(gradients), results);
     return true;
   }

@@ -220,6 +220,29 @@ TEST(SecondOrder, TwoInputsOfOneNet) {
   });
 }
 
+// One program makes both slopes.
+TEST(SecondOrder, HooksOfAResultThatGetsNoGradient) {
+  expect_same_steps(
+      6,
+      [](Log& log, int step) {
+        const auto x = leaf({3, 4}), w = leaf({4});
+        const auto slopes = torch::autograd::grad({(x * w).exp().sum()}, {x, w}, {}, /*retain_graph=*/true, /*create_graph=*/true);
+        for (const size_t i : {0, 1}) {
+          slopes[i].register_hook([&log, i](const at::Tensor& grad) {
+            log.note(grad.defined() ? "hook of " + std::to_string(i) : "a hook without a gradient");
+            return grad * 2;
+          });
+        }
+        slopes[1].retain_grad();
+        const bool is_third = step % 2 == 1;
+        const at::Tensor& slope = slopes[static_cast<size_t>(step % 3 == 0)];
+        log.show("second", torch::autograd::grad({slope.pow(2).sum()}, {x, w}, {}, /*retain_graph=*/true, is_third));
+        log.show("of both", torch::autograd::grad({slopes[0].sum() + slopes[1].exp().sum()}, {x, w}));
+        log.show("retained", slopes[1].grad());
+      },
+      Takeover::Any);
+}
+
 TEST(SecondOrder, ResultsWithHistoriesOfTheirOwn) {
   expect_same_steps(
       6,

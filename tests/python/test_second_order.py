@@ -7,7 +7,7 @@ import hindcast
 import pytest
 import test_aot_ops as database
 import torch
-from side_by_side import RELEASE
+from side_by_side import RELEASE, leaf, run_seeded
 from device_of_tests import ADDS_IN_ANY_ORDER, DEVICE
 from test_aot_ops import dense, name_of, needs_gradient, samples_of, weighted
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -479,3 +479,32 @@ def test_an_argument_written_without_a_graph_has_second_derivatives():
             results.append((first, torch.autograd.grad(first.square().sum(), w)[0]))
         for ours, stock in zip(*results):
             assert torch.allclose(ours, stock)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_hooks_of_a_gradient_that_gets_none(which):
+    """One program makes both gradients of the function."""
+
+    def program(function):
+        seen = []
+        for _ in range(4):
+            x, w = leaf(3, 4), leaf(4)
+            slopes = torch.autograd.grad(function(x, w), (x, w), create_graph=True)
+            for i, slope in enumerate(slopes):
+                slope.register_hook(lambda g, i=i: seen.append(i) or g * 2)
+            seen += torch.autograd.grad(slopes[which].pow(2).sum(), (x, w), retain_graph=True)
+            seen += torch.autograd.grad(slopes[0].sum() + slopes[1].exp().sum(), (x, w))
+        return seen
+
+    def function(x, w):
+        return (x * w).exp().sum()
+
+    expected = run_seeded(lambda: program(function))
+    compiled = hindcast.aot_function(function, back_off=False)
+    seen = run_seeded(lambda: program(compiled))
+    assert len(seen) == len(expected) and all(map(is_like, seen, expected))
+    assert compiled.stats()["hits"] >= 2
+
+
+def is_like(seen, expected):
+    return torch.allclose(seen, expected) if isinstance(expected, torch.Tensor) else seen == expected
