@@ -44,11 +44,11 @@ void count_viewed(const std::vector<at::Tensor>& held, References& references) {
   }
 }
 
-std::atomic<void (*)()> garbage_collector = nullptr;
+std::atomic<void (*)(bool)> garbage_collector = nullptr;
 
 }  // namespace
 
-void collect_garbage_by(void (*collect)()) { garbage_collector = collect; }
+void collect_garbage_by(void (*collect)(bool all)) { garbage_collector = collect; }
 
 // True if something else than autograd's history and this trace holds a stand-in: the function keeps it.
 bool FunctionTrace::keeps_some(const std::vector<at::Tensor>& outputs) const {
@@ -88,8 +88,10 @@ bool FunctionTrace::keeps_some(const std::vector<at::Tensor>& outputs) const {
 
 void FunctionTrace::find_kept(const std::vector<at::Tensor>& outputs) {
   if (!keeps_some(outputs)) return;
-  if (const auto collect = collects_garbage_ ? garbage_collector.load() : nullptr) {
-    Recorder::unrecorded(collect);  // frees reference cycles that the function dropped
+  const auto collect = garbage_collector.load();
+  for (const bool all : {false, true}) {
+    if (collect == nullptr || (all && !collects_all_garbage_)) break;
+    Recorder::unrecorded([&] { collect(all); });  // frees reference cycles that the function dropped
     if (!keeps_some(outputs)) return;
   }
   keeps_tensors_ = true;

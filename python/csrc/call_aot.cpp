@@ -68,18 +68,25 @@ Told run_without_gil(const KindOfCall& kind, std::vector<at::Tensor> tensors, bo
   return told;
 }
 
-// Finishes in Python a call that ran the function, or that failed. `taken`: a hindcast._facts.Call if the function has run.
-Reference finish_in_python(Told& told, Object* owner, Object* taken) {
-  static Object* const finish = interned("_finish_for_c");
+// Finishes in Python a call whose error is set. A signal's handler may raise an exception as any function of Python begins: it is then the
+// call's error, as it would be without hindcast, and the function is called again.
+void fail_in_python(Object* owner, Object* taken) {
   static Object* const fail = interned("_fail_for_c");
+  TakenError error;
+  if (call_method(owner, fail, taken)) return error.set_again();
+  TakenError newer;
+  if (!call_method(owner, fail, taken)) PyErr_Clear();
+  newer.set_again();
+}
+
+// Finishes in Python a call that ran the function, or that failed. `taken`: a hindcast._facts.Call if the function has run. `interrupted`:
+// the error of a signal's handler that ended the call before that.
+Reference finish_in_python(Told& told, Object* owner, Object* taken, std::optional<TakenError>& interrupted) {
+  static Object* const finish = interned("_finish_for_c");
   if (told.error) {
-    raise(told.error);
+    interrupted ? interrupted->set_again() : static_cast<void>(raise(told.error));
     told.error = nullptr;
-    Object *type = nullptr, *value = nullptr, *traceback = nullptr;
-    PyErr_Fetch(&type, &value, &traceback);
-    const Reference done = call_method(owner, fail, taken);
-    if (!done) PyErr_Clear();
-    PyErr_Restore(type, value, traceback);
+    fail_in_python(owner, taken);
     return {};
   }
   const Reference tensors = list_of(told.output.tensors), released = list_of(told.released);
@@ -87,7 +94,9 @@ Reference finish_in_python(Told& told, Object* owner, Object* taken) {
   if (!tensors || !released) return {};
   Object* const raised = told.raised ? &_Py_TrueStruct : &_Py_FalseStruct;
   Object* const warned = told.warned ? &_Py_TrueStruct : &_Py_FalseStruct;
-  return call_method(owner, finish, taken, tensors.get(), shape.get(), raised, warned, released.get(), next.get());
+  Reference result = call_method(owner, finish, taken, tensors.get(), shape.get(), raised, warned, released.get(), next.get());
+  if (!result) fail_in_python(owner, taken);
+  return result;
 }
 
 bool tell_after_hit(const Told& told, Object* owner) {
@@ -138,6 +147,7 @@ CompiledFunction::Outcome CompiledFunction::run(Found found, Object* owner, Obje
   ++hits_;
   const std::shared_ptr<Known>& known = found.known;
   Reference taken;
+  std::optional<TakenError> interrupted;
   const auto before_run = [&] {
     const WithGil gil;
     if (taken) return;  // the function runs a second time
@@ -145,14 +155,14 @@ CompiledFunction::Outcome CompiledFunction::run(Found found, Object* owner, Obje
     const Reference facts = number_object(known->kind.kept->number());
     taken = call_method(owner, begin, args, kwargs == nullptr ? none() : kwargs, facts.get(), known->seen.get());
     if (taken) return;
-    PyErr_Clear();
-    throw std::runtime_error("hindcast: the arguments of a call have changed while it ran");
+    interrupted.emplace();
+    throw std::runtime_error("hindcast: a call ended before the function ran");
   };
   Told told = run_without_gil(known->kind, std::move(found.tensors), is_timed, before_run);
   Outcome outcome;
   outcome.known = known;
   if (taken || told.error || told.raised) {
-    outcome.result = finish_in_python(told, owner, taken ? taken.get() : none());
+    outcome.result = finish_in_python(told, owner, taken ? taken.get() : none(), interrupted);
     outcome.what = outcome.result ? Outcome::What::Finished : Outcome::What::Raised;
     return outcome;
   }

@@ -142,11 +142,9 @@ struct Tensors {
 Object* failed(bool warned) {
   of_thread.leave(take_pause(), false);
   if (!warned) return nullptr;
-  Object *type = nullptr, *value = nullptr, *traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
+  TakenError error;
   const Reference done = Reference::of_new(PyObject_CallFunctionObjArgs(in_python.warn_beside_an_error, nullptr));
-  if (!done) PyErr_Clear();
-  PyErr_Restore(type, value, traceback);
+  if (done) error.set_again();  // else a signal's handler has raised another one
   return nullptr;
 }
 

@@ -120,18 +120,36 @@ bool sizes_are_numbers() {
 }
 
 void collect_garbage() {
+  // Builtin functions alone, so that no handler of a signal runs here.
   struct Functions {
     int (*take_gil)() = python_function<int (*)()>("PyGILState_Ensure");
     void (*leave_gil)(int) = python_function<void (*)(int)>("PyGILState_Release");
     ptrdiff_t (*collect)() = python_function<ptrdiff_t (*)()>("PyGC_Collect");
+    void* (*import)(const char*) = python_function<void* (*)(const char*)>("PyImport_ImportModule");
+    void* (*call)(void*, const char*, const char*,
+                  ...) = python_function<void* (*)(void*, const char*, const char*, ...)>("PyObject_CallMethod");
+    void (*release)(void*) = python_function<void (*)(void*)>("Py_DecRef");
+    void (*clear_error)() = python_function<void (*)()>("PyErr_Clear");
+    bool are_all_found() const { return take_gil && leave_gil && collect && import && call && release && clear_error; }
+    void collect_young() const {
+      void* const gc = import("gc");
+      void* const count = gc == nullptr ? nullptr : call(gc, "collect", "i", 1);
+      if (count == nullptr) clear_error();
+      for (void* const object : {gc, count}) {
+        if (object != nullptr) release(object);
+      }
+    }
   };
   static constinit base::MadeOnce<const Functions> made;
-  const Functions& python = made.get();
-  if (python.take_gil == nullptr || python.leave_gil == nullptr || python.collect == nullptr) return;
-  capture::collect_garbage_by([] {
+  if (!made.get().are_all_found()) return;
+  capture::collect_garbage_by([](bool all) {
     const Functions& python = made.get();
     const int state = python.take_gil();
-    python.collect();
+    if (all) {
+      python.collect();
+    } else {
+      python.collect_young();
+    }
     python.leave_gil(state);
   });
 }

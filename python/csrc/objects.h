@@ -35,6 +35,23 @@ class Reference {
   Object* object_ = nullptr;
 };
 
+/// The Python error that was set, taken off the thread. Create and destroy it with the GIL held.
+class TakenError {
+ public:
+  TakenError() { PyErr_Fetch(&type_, &value_, &traceback_); }
+  TakenError(const TakenError&) = delete;
+  TakenError& operator=(const TakenError&) = delete;
+  ~TakenError() {
+    for (Object* const part : {type_, value_, traceback_}) {
+      if (part != nullptr) Py_DecRef(part);
+    }
+  }
+  void set_again() { PyErr_Restore(std::exchange(type_, nullptr), std::exchange(value_, nullptr), std::exchange(traceback_, nullptr)); }
+
+ private:
+  Object *type_ = nullptr, *value_ = nullptr, *traceback_ = nullptr;
+};
+
 /// Releases the GIL while it lives.
 class WithoutGil {
  public:

@@ -6,6 +6,7 @@ import functools
 import gc
 import math
 import os
+import signal
 import threading
 import weakref
 
@@ -945,6 +946,73 @@ def test_nothing_is_kept_for_ever():
     gc.collect()
     hindcast.aot_function(lambda x: x)(x)  # removes what C++ has released
     assert watched() is None
+
+
+def test_an_exception_of_a_signal_handler_is_the_calls():
+    """A known call finds that a number differs, and calls Python to run the function: there a handler runs that waited for the program."""
+
+    class Stop(Exception):
+        pass
+
+    def stop(*_):
+        raise Stop
+
+    w = leaf(1000, 1000)
+
+    def function(x, sign):
+        for _ in range(8):  # takes some ten times as long as the timer
+            x = (x @ w).tanh()
+        return x.sum() * (1 if (sign.sum() + 0 * x.sum()).item() > 0 else 2)
+
+    def calls(f):
+        x, seen = torch.randn(1000, 1000), []
+        for is_stopped, sign in [(False, 1.0)] * 4 + [(True, -1.0), (False, 1.0), (False, -1.0)]:
+            try:
+                if is_stopped:
+                    signal.setitimer(signal.ITIMER_REAL, 0.01)
+                seen.append(f(x, torch.full((1,), sign)).detach())
+            except Stop:
+                seen.append("stopped")
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        return seen
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        seen = calls(hindcast.aot_function(function, back_off=False))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert seen[4] == "stopped" and all(isinstance(each, torch.Tensor) for each in (*seen[:4], *seen[5:]))
+
+
+def test_cycles_that_a_function_drops_cost_no_whole_collection():
+    whole = []
+    note = lambda phase, info: whole.append(1) if phase == "start" and info["generation"] == 2 else None  # noqa: E731
+
+    def drops_a_cycle(x):
+        cycle = [x.sin()]
+        cycle.append(cycle)
+        return cycle[0] * 2
+
+    kept = {}
+
+    def keeps(x):
+        kept[len(kept)] = x.sin()
+        return x.sin() * 2
+
+    gc.collect()
+    gc.callbacks.append(note)
+    try:
+        f = hindcast.aot_function(drops_a_cycle)
+        for _ in range(3):
+            f(leaf(3)).sum().backward()
+        assert f.stats()["hits"] == 2 and not whole
+        f = hindcast.aot_function(keeps)
+        for _ in range(6):
+            f(leaf(3)).sum().backward()
+        assert f.stats()["eager"] == 6 and len(whole) <= 1
+    finally:
+        gc.callbacks.remove(note)
 
 
 def test_a_graph_outlives_its_function():
