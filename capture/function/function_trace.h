@@ -70,8 +70,8 @@ class FunctionTrace final : private Policy {
   }
   /// Its programs must give bitwise equal results whatever is compiled: Graph::bitwise.
   void set_bitwise(bool is_bitwise) { graph_->bitwise = is_bitwise; }
-  /// False: a tensor that a dropped reference cycle holds counts as kept. The time of a Python collection grows with the heap.
-  void set_collects_garbage(bool collects) { collects_garbage_ = collects; }
+  /// False: a tensor that an old, dropped reference cycle holds counts as kept. The time of a whole collection grows with Python's heap.
+  void set_collects_all_garbage(bool collects) { collects_all_garbage_ = collects; }
   ~FunctionTrace() override = default;
   FunctionTrace(const FunctionTrace&) = delete;
   FunctionTrace& operator=(const FunctionTrace&) = delete;
@@ -164,7 +164,6 @@ class FunctionTrace final : private Policy {
     bool is_leaf = false;
     bool required_grad = false;  // for an input, before the function ran
   };
-  class RecorderScope;
 
   // Policy.
   Answer draws_random_numbers(const c10::OperatorHandle&) override;
@@ -201,6 +200,8 @@ class FunctionTrace final : private Policy {
   std::vector<at::Tensor> ends_of_history() const;
   void replace_in_history(const torch::autograd::Edge& former, const torch::autograd::Edge& other) const;
   void refuse_users_operator_before_a_check();
+  // A checkpoint that draws random numbers also does this when it recomputes. A program would draw other numbers.
+  static constexpr const char* kSetsRandomState = "it saves, seeds or restores the state of random numbers";
   bool was_random_state_set() const { return !drawn_up_to_.now().is_same(drawn_up_to_); }
   void read_results(const std::vector<at::Tensor>& outputs);
   void read_writes();
@@ -239,7 +240,7 @@ class FunctionTrace final : private Policy {
   std::vector<at::Tensor> outputs_;  // of a function that is not a program
   std::vector<std::pair<size_t, at::Tensor>> accumulated_;
   bool has_formulas_ = false, has_users_backward_ = false, keeps_tensors_ = false, leads_on_ = false;
-  bool collects_garbage_ = true;
+  bool collects_all_garbage_ = true;
   bool loses_history_ = false, asks_for_grad_mode_ = false, has_backward_ = false;
   int graph_task_ = -1;                              // the graph task that the function runs in
   const std::vector<at::Tensor>* inputs_ = nullptr;  // while the function runs

@@ -20,6 +20,9 @@ inline void share_version(const at::Tensor& tensor, const at::Tensor& with) {
     torch::autograd::impl::set_version_counter(tensor, torch::autograd::impl::version_counter(with));
 }
 
+/// Has the same memory and version, without history.
+inline at::Tensor without_history(const at::Tensor& tensor) { return tensor.tensor_data(); }
+
 inline bool is_same_place(const at::Tensor& a, const at::Tensor& b) {
   return shares_memory(a, b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
          a.storage_offset() == b.storage_offset();

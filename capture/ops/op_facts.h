@@ -33,6 +33,7 @@ struct OpFacts {
     Arithmetic = 1 << 5,
     Strides = 1 << 6,
     FreeSigns = 1 << 7,
+    Constant = 1 << 8,
   };
   std::string_view name;
   OpKind kind = OpKind::Other;

@@ -171,7 +171,7 @@ std::optional<detail::FunctionOutput> AotCall::run(const std::shared_ptr<Special
     warn_once(std::string("a function runs eagerly: ") + capture::kNeedsCallersGraph);
     return run_eagerly(*context_, call_);
   }
-  if (auto pair = known->pair()) {
+  if (auto pair = known->programs().next()) {
     pair = with_numbers_for_now(*context_, *known, std::move(pair));
     if (pair == nullptr) return run_eagerly(*context_, call_);
     const size_t every = context_->options.check_every;
@@ -339,8 +339,7 @@ AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool all
   Recording recording;
   auto trace = std::make_unique<FunctionTrace>(sizes, allows_unguarded_reads, /*continues_eagerly=*/context_->options.fallback);
   trace->set_bitwise(asks_for_equal_bits());
-  constexpr uint32_t kCollections = 4;  // after so many without effect, later calls will keep tensors, too
-  trace->set_collects_garbage(context_->kept_tensors.load(std::memory_order_relaxed) < kCollections);
+  trace->set_collects_all_garbage(context_->kept_tensors.load(std::memory_order_relaxed) == 0);  // else later calls will keep tensors, too
   const auto add_accumulated = [&] {
     for (const auto& [input, gradient] : trace->accumulated()) {
       at::Tensor& grad = call_.inputs[input].mutable_grad();
@@ -461,7 +460,7 @@ detail::FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisatio
     known->drop();
   } else {
     const auto pair = compile_pair(joint, {context_->options, {}, {}, {}, [&] { return primals; }});
-    known->add({pair});
+    known->programs().add({pair});
     choose_layout(known, pair, context_->options);
   }
   const auto made = trace->take_made();

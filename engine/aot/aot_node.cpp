@@ -247,7 +247,7 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
       const at::AutoGradMode no_grad(false);
       learn({}, /*for_this_call=*/true, create_graph);
     }
-    const auto pair = specialisation_->pair();
+    const auto pair = specialisation_->programs().next();
     const char* const why_not = create_graph && pair ? why_not_differentiated(*whole_of(pair)) : nullptr;
     if (why_not != nullptr) leave_to_the_function(why_not);
     if (why_not != nullptr || !are_as_given(pair) || !take_over()) return live_->backward_as_itself(tangents, create_graph);
@@ -264,7 +264,7 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   join_shared(gradients, given, live_->real_inputs(), live_->lifted());
   const bool comes_again = keeps_for_others_ || torch::autograd::get_current_graph_task_keep_graph();
   learn(given, comes_again, /*with_graph=*/false);
-  if (comes_again && are_as_given(specialisation_->pair()))
+  if (comes_again && are_as_given(specialisation_->programs().next()))
     take_over();  // now, while the saved tensors are unmodified: LibTorch's engine has just checked
   return gradients;
 }
@@ -351,7 +351,9 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSeco
   try {
     if (live_->symbols()->had_unguarded_read()) {
       // The program is valid only for these sizes.
-      if (specialisation_->is_dynamic() && !specialisation_->is_exact() && (specialisation_->pair() || !has_symbols_of_capture())) return;
+      if (specialisation_->is_dynamic() && !specialisation_->is_exact() &&
+          (specialisation_->programs().next() || !has_symbols_of_capture()))
+        return;
       specialisation_->make_exact();
     }
     const auto family = specialisation_->family();
@@ -375,7 +377,7 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSeco
     }
     request.example_tangents = recorded.front().tangents;
     ensure_backward(made, request);
-    specialisation_->add(std::move(made));
+    specialisation_->programs().add(std::move(made));
     if (is_proved) return;
     if (family) family->on_programs(*specialisation_);
     choose_layout(specialisation_, whole, context_->options);
@@ -398,7 +400,7 @@ bool AotNode::are_as_given(const std::shared_ptr<const ProgramPair>& pair) const
 // Turns this node from one of a traced call into one that ran a program, using what autograd has saved. Returns false if the program needs
 // more than that.
 bool AotNode::take_over() {
-  const auto pair = specialisation_->pair();
+  const auto pair = specialisation_->programs().next();
   if (!pair || specialisation_->is_eager()) return false;
   std::vector<at::Tensor> primals, outputs(pair->joint.results), results;
   const std::vector<at::Tensor> saved = live_->saved_values(pair->saved_values);
@@ -482,7 +484,7 @@ std::shared_ptr<const ProgramPair> AotNode::pair_for_results(const variable_list
     flows.push_back(tangents[i].defined());
     facts.push_back(flows.back() ? whole->tangents[i] : tangent_facts({}));
   }
-  if (auto known = specialisation_->pair_for(facts, *pair_)) return known;
+  if (auto known = specialisation_->programs().for_gradients(facts, *pair_)) return known;
   PairRequest request{context_->options, specialisation_->lasting(), specialisation_->with_gradients(), std::move(facts), {}};
   request.backward_inputs = [&] {
     std::vector<at::Tensor> inputs = unpack_saved();
@@ -494,7 +496,7 @@ std::shared_ptr<const ProgramPair> AotNode::pair_for_results(const variable_list
   };
   request.leaves = specialisation_->leaves();
   auto made = make_backward_of_some(whole, flows, request);
-  specialisation_->add({made});
+  specialisation_->programs().add({made});
   return made;
 }
 
@@ -506,12 +508,12 @@ variable_list AotNode::backward_of_program(const variable_list& tangents) {
                       [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
   };
   if (!taken || !are_as_they_came()) {
-    auto better = specialisation_->pair_for(tangents_facts(tangents), *pair_);  // it takes them without copies
+    auto better = specialisation_->programs().for_gradients(tangents_facts(tangents), *pair_);  // it takes them without copies
     if (!better && !taken) better = pair_for_results(tangents);
     if (better && better != pair_) {
       taken = taken_by(*better, tangents);
       pair = std::move(better);
-      if (taken) specialisation_->note_miss(pair);
+      if (taken) specialisation_->programs().note_miss(pair);
     }
     if (!taken) return backward_by_ops(tangents);
   }

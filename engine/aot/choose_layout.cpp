@@ -57,7 +57,7 @@ void Choice::make() const {
   request.traced = &former->traced;
   request.has_second_order_of(former->second_order);
   const auto better = compile_pair(last->joint, request);
-  if (const auto held = of.lock()) held->replace(*former, better);
+  if (const auto held = of.lock()) held->programs().replace(*former, better);
 }
 
 }  // namespace

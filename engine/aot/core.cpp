@@ -116,7 +116,7 @@ class AotCore::Implementation {
     capture::Bindings bindings;
     const auto* specialisation = find_match(*known, inputs, InputFacts(inputs), bindings);
     if (specialisation == nullptr || (*specialisation)->is_eager()) return std::nullopt;
-    const auto pair = (*specialisation)->pair();
+    const auto pair = (*specialisation)->programs().next();
     if (pair == nullptr) return std::nullopt;
     std::vector<at::Tensor> outside = (*specialisation)->find_lifted(), written;
     for (const capture::Result& result : (*specialisation)->results()) {
@@ -156,7 +156,7 @@ class AotCore::Implementation {
     for (const auto& family : families_.entries()) {
       const auto known = family->all();
       for (const auto& specialisation : *known) {
-        for (auto& pair : specialisation->all_pairs()) {
+        for (auto& pair : specialisation->programs().all()) {
           const bool is_for_others = pair->backward == nullptr && specialisation->has_gradients();
           if (!is_for_others) all.push_back(std::move(pair));
         }

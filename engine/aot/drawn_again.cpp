@@ -54,7 +54,7 @@ std::shared_ptr<const ProgramPair> with_numbers_for_now(AotContext& context, Spe
   joint.draws_atens = true;
   try {
     auto others = compile_pair(std::move(joint), request);
-    of.replace(*whole, others);
+    of.programs().replace(*whole, others);
     return others;
   } catch (const std::exception& error) {
     of.give_up();

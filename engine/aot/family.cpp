@@ -115,7 +115,7 @@ void Family::on_programs(const Specialisation& specialisation) {
     const std::lock_guard lock(mutex_);
     wants_plain_ = false;
   }
-  if (specialisation.is_exact() && specialisation.whole()) fit_to(specialisation);
+  if (specialisation.is_exact() && specialisation.programs().whole()) fit_to(specialisation);
 }
 
 // ATen treats sizes 0 and 1 specially, so programs with these sizes cannot be compared with others.
@@ -137,10 +137,10 @@ void Family::fit_to(const Specialisation& second) {
   const auto known_sizes = all();  // keeps the list alive during the loop
   bool has_degenerate = false;
   for (const auto& first : *known_sizes) {
-    if (first->is_dynamic() || !first->has_same_outside_tensors(second) || !first->whole()) continue;
+    if (first->is_dynamic() || !first->has_same_outside_tensors(second) || !first->programs().whole()) continue;
     const auto values = second.values_of_symbols(first->row());
     if (!values) continue;
-    const bool are_alike = have_data_sizes_alike(*first->whole()->traced.graph, *second.whole()->traced.graph);
+    const bool are_alike = have_data_sizes_alike(*first->programs().whole()->traced.graph, *second.programs().whole()->traced.graph);
     if (!are_alike || !may_be_compared(second, *values)) {
       has_degenerate = true;
       continue;
@@ -169,7 +169,7 @@ std::shared_ptr<Specialisation> Family::fit(const Specialisation& first, const S
   const auto fit_one = [&](const ProgramPair& known, const ProgramPair& other) {
     return engine::fit({known.traced, first.returned()}, values, {other.traced, second.returned()}, infers, is_too_small);
   };
-  const auto whole = second.whole(), whole_of_first = first.whole();
+  const auto whole = second.programs().whole(), whole_of_first = first.programs().whole();
   if (whole->tangents != whole_of_first->tangents) return nullptr;
   // A fitted program has no second derivatives then, which one of the calls was asked for.
   const SecondOrder &order = whole->second_order, &order_of_first = whole_of_first->second_order;
@@ -180,13 +180,13 @@ std::shared_ptr<Specialisation> Family::fit(const Specialisation& first, const S
       std::make_shared<Specialisation>(second, std::move(program->joint.graph->symbols), std::move(program->returned), infers);
   PairRequest request{options_, second.lasting(), second.with_gradients(), whole->tangents, {}};
   request.leaves = second.leaves();
-  request.is_for_others = second.all_pairs().size() > 1;
+  request.is_for_others = second.programs().all().size() > 1;
   request.why_no_second_order =
       order.has_own_joint ? "its formulas differ in grad mode, and its sizes were inferred from several calls" : order.why_not;
   const auto pair = compile_pair(std::move(program->joint), request);
   std::vector<std::shared_ptr<const ProgramPair>> all = {pair};
-  for (const auto& other : second.all_pairs()) {
-    for (const auto& known : first.all_pairs()) {
+  for (const auto& other : second.programs().all()) {
+    for (const auto& known : first.programs().all()) {
       if (other->whole == nullptr || !other->is_recorded() || !known->is_recorded() || other->tangents != known->tangents) continue;
       auto beside = fit_one(*known, *other);
       if (!beside) continue;
@@ -195,7 +195,7 @@ std::shared_ptr<Specialisation> Family::fit(const Specialisation& first, const S
     }
   }
   ensure_backward(all, request);
-  fitted->add(std::move(all));
+  fitted->programs().add(std::move(all));
   choose_layout(fitted, pair, options_);
   return fitted;
 }
@@ -209,7 +209,7 @@ bool Family::proves_a_fit(const Specialisation& other, const capture::Joint& joi
   }
   if (!fitted || other.is_dynamic()) return false;
   const auto values = fitted->values_of_symbols(other.row());
-  const auto whole = fitted->whole();
+  const auto whole = fitted->programs().whole();
   if (!values || tangents != whole->tangents || !have_data_sizes_alike(*whole->traced.graph, *joint.graph)) return false;
   const bool is_right =
       fitted->has_same_outside_tensors(other) && is_same_at({whole->traced, fitted->returned()}, *values, {joint, other.returned()});

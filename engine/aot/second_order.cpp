@@ -8,8 +8,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 
 namespace hindcast::engine {
 
@@ -20,13 +18,9 @@ namespace {
 
 // Whether the results are constants for autograd, though the instr may read a tensor with a history.
 bool makes_constants(const capture::Instr& instr) {
-  static constexpr std::array<std::string_view, 7> kNames = {
-      "aten::empty_like", "aten::new_empty",    "aten::new_empty_strided", "aten::rand_like",
-      "aten::randn_like", "aten::randint_like", "aten::bernoulli",
-  };
   if (!instr.op) return false;
-  const c10::OperatorName& name = instr.op->operator_name();
-  return capture::facts_of(name).has(capture::OpFacts::Fill) || std::find(kNames.begin(), kNames.end(), name.name) != kNames.end();
+  const capture::OpFacts& facts = capture::facts_of(instr.op->operator_name());
+  return facts.has(capture::OpFacts::Fill) || facts.has(capture::OpFacts::Constant);
 }
 
 // The dtype of a view of a view that was taken again after a write is not known.
