@@ -181,44 +181,56 @@ class FunctionTrace final : private Policy {
 
   void add_input(size_t number, const at::Tensor& input);
   std::vector<at::Tensor> run(const Function& function);
-  void finish_eagerly(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs);
-  void give_back(const Primal& primal, at::Tensor input, bool is_at_another_place) const;
-  void lead_kept_stand_ins_on() const;
-  at::Tensor of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs) const;
+  void note_accumulated();
+  void undo();
+  void refuse_users_operator_before_a_check();
+  // A checkpoint that draws random numbers also does this when it recomputes. A program would draw other numbers.
+  static constexpr const char* kSetsRandomState = "it saves, seeds or restores the state of random numbers";
+  bool was_random_state_set() const { return !drawn_up_to_.now().is_same(drawn_up_to_); }
+
+  // policy.cpp
+  std::optional<uint32_t> primal_of(const Base* base) const;
+  const TracingTensor* traced_of(const at::Tensor& tensor) const;
+  bool is_made_of_numbers(uint32_t primal) const;
+  bool copy_if_made_of_numbers(uint32_t primal);
+  bool is_alone_in_memory(const Primal& primal) const;
+  at::Tensor known_by_its_place(const at::Tensor& outside) const;
+
+  // traced_results.cpp
+  void read_results(const std::vector<at::Tensor>& outputs);
+  void read_returned(const std::vector<at::Tensor>& outputs);
+  void read_writes();
+  Returned from_primal(uint32_t primal, const at::Tensor& output) const;
+  uint32_t add_result(const at::Tensor& stand_in);
+  void cut_edges(const std::vector<at::Tensor>& outputs);
+
+  // kept_tensors.cpp
   void find_kept(const std::vector<at::Tensor>& outputs);
   bool keeps_some(const std::vector<at::Tensor>& outputs) const;
-  void note_accumulated();
-  void set_requires_grad(Primal& primal, const at::Tensor& input) const;
-  void begin_at_arguments();
+
+  // traced_backward.cpp
+  torch::autograd::variable_list run_engine(const torch::autograd::variable_list& tangents, bool create_graph);
+  bool depends_on_tangents_alone() const;
+  std::vector<ValueId> values_of_tangents(const torch::autograd::variable_list& tangents, torch::autograd::variable_list& stand_ins);
+
+  // own_backwards.cpp
   std::vector<uint32_t> asked_primals(const torch::autograd::edge_list& outputs);
   const char* why_not_recorded(const StartedBackward& backward, const std::vector<uint32_t>& asked) const;
   bool leads_to_primals(const torch::autograd::edge_list& roots) const;
   void join_callers_graph();
+
+  // eager_continuation.cpp
+  void finish_eagerly(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs);
+  void give_back(const Primal& primal, at::Tensor input, bool is_at_another_place) const;
+  void lead_kept_stand_ins_on() const;
+  at::Tensor of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs) const;
+  void set_requires_grad(Primal& primal, const at::Tensor& input) const;
+  void begin_at_arguments();
   void move_all_hooks() const;
   void bypass_call_node();
   void forget_symbols() const;
   std::vector<at::Tensor> ends_of_history() const;
   void replace_in_history(const torch::autograd::Edge& former, const torch::autograd::Edge& other) const;
-  void refuse_users_operator_before_a_check();
-  // A checkpoint that draws random numbers also does this when it recomputes. A program would draw other numbers.
-  static constexpr const char* kSetsRandomState = "it saves, seeds or restores the state of random numbers";
-  bool was_random_state_set() const { return !drawn_up_to_.now().is_same(drawn_up_to_); }
-  void read_results(const std::vector<at::Tensor>& outputs);
-  void read_writes();
-  void read_returned(const std::vector<at::Tensor>& outputs);
-  Returned from_primal(uint32_t primal, const at::Tensor& output) const;
-  bool is_made_of_numbers(uint32_t primal) const;
-  bool copy_if_made_of_numbers(uint32_t primal);
-  bool is_alone_in_memory(const Primal& primal) const;
-  const TracingTensor* traced_of(const at::Tensor& tensor) const;
-  uint32_t add_result(const at::Tensor& stand_in);
-  std::optional<uint32_t> primal_of(const Base* base) const;
-  void cut_edges(const std::vector<at::Tensor>& outputs);
-  at::Tensor known_by_its_place(const at::Tensor& outside) const;
-  void undo();
-  torch::autograd::variable_list run_engine(const torch::autograd::variable_list& tangents, bool create_graph);
-  bool depends_on_tangents_alone() const;
-  std::vector<ValueId> values_of_tangents(const torch::autograd::variable_list& tangents, torch::autograd::variable_list& stand_ins);
 
   const SizesOf sizes_of_;
   const bool continues_eagerly_;

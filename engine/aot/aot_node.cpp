@@ -1,13 +1,10 @@
 #include "engine/aot/aot_node.h"
-#include "engine/aot/choose_layout.h"
 
 #include "base/first_line.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "capture/function/random_state.h"
 #include "capture/graph/shared_memory.h"
-#include "codegen/partition/standard.h"
-#include "engine/aot/family.h"
 #include "engine/aot/names.h"
 #include "engine/aot/separate_gradients.h"
 #include "engine/aot/warn_once.h"
@@ -28,12 +25,6 @@ namespace hindcast::engine {
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-capture::Joint joint_of(const capture::FunctionTrace& trace, const AotContext& context) {
-  capture::Joint joint = with_tensor_names(trace.joint(), context.options, trace.lifted());
-  joint.draws_atens = context.draws_atens.load(std::memory_order_relaxed);
-  return joint;
-}
-
 namespace {
 
 // If a saved tensor shares memory with a result, it also shares the version counter, so that a write through the result is detected.
@@ -46,34 +37,6 @@ at::Tensor with_version_of(const at::Tensor& saved, const std::vector<at::Tensor
     return copy;
   }
   return saved;
-}
-
-// A trace returns each gradient as a separate tensor, even if two share memory. The stock engine would return one tensor, so that a leaf
-// tensor about to steal it sees the other holders. Restores that: the same tensor if sizes and strides are equal, otherwise a copy.
-void join_shared(variable_list& gradients, const variable_list& tangents, const std::vector<at::Tensor>& inputs,
-                 const std::vector<at::Tensor>& lifted) {
-  std::unordered_map<const void*, at::Tensor> known;  // by storage
-  const auto storage_of = [](const at::Tensor& tensor) -> const void* {
-    return tensor.defined() && tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
-  };
-  const auto are_same_view = [](const at::Tensor& a, const at::Tensor& b) {
-    return a.sizes() == b.sizes() && a.strides() == b.strides() && a.storage_offset() == b.storage_offset() && a.dtype() == b.dtype();
-  };
-  for (const at::Tensor& input : inputs) known.emplace(storage_of(input), at::Tensor());
-  for (const at::Tensor& tensor : lifted) known.emplace(storage_of(tensor), at::Tensor());
-  for (const at::Tensor& tangent : tangents) known.insert_or_assign(storage_of(tangent), tangent.requires_grad() ? at::Tensor() : tangent);
-  for (at::Tensor& gradient : gradients) {
-    const void* const storage = storage_of(gradient);
-    if (storage == nullptr) continue;
-    const auto [other, is_first] = known.emplace(storage, gradient);
-    if (is_first) continue;
-    if (other->second.defined() && are_same_view(other->second, gradient)) {
-      gradient = other->second;
-    } else {
-      const at::AutoDispatchBelowADInplaceOrView below;
-      gradient = gradient.clone();
-    }
-  }
 }
 
 // A copy of the tensor before the call's own writes, with its history.
@@ -90,13 +53,6 @@ at::Tensor copy_of(const at::Tensor& tensor, bool needs_gradient) {
 // The program was traced with contiguous tangents, whose strides may be constants in its views.
 at::Tensor as_recorded(const at::Tensor& tangent) {
   return tangent.defined() && tangent.layout() == at::kStrided ? tangent.contiguous() : tangent;
-}
-
-constexpr const char* kLosesHistory = "it reads a tensor through .data, or uses saved-tensor hooks, as a checkpoint does";
-
-bool are_plain(const variable_list& tensors) {
-  return std::all_of(tensors.begin(), tensors.end(),
-                     [](const at::Tensor& tensor) { return !tensor.defined() || capture::is_plain(tensor); });
 }
 
 [[noreturn]] void refuse_second_time() {
@@ -172,6 +128,11 @@ void AotNode::note_streams(c10::ArrayRef<c10::Device> devices) {
   if (std::any_of(devices.begin(), devices.end(), is_another)) started_on_.emplace(devices);
 }
 
+bool AotNode::are_plain(const variable_list& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [](const at::Tensor& tensor) { return !tensor.defined() || capture::is_plain(tensor); });
+}
+
 variable_list AotNode::apply(variable_list&& tangents) {
   const std::lock_guard lock(mutex_);
   if (is_released_) refuse_second_time();
@@ -215,213 +176,6 @@ variable_list AotNode::of_edges(variable_list by_primal) const {
   }
   return gradients;
 }
-
-// ---- a call that was traced
-
-variable_list AotNode::backward_of_trace(const variable_list& tangents, bool is_usual) {
-  const OnStockEngine stock;
-  has_failed_ = false;
-  try {
-    return backward_on_stand_ins(tangents, is_usual);
-  } catch (...) {
-    has_failed_ = true;
-    throw;
-  }
-}
-
-variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool is_usual) {
-  const bool create_graph = at::GradMode::is_enabled();
-  if (live_->is_released() || has_learned_ || !has_usual_dispatch_state() || !are_plain(tangents))
-    return live_->backward_as_itself(tangents, create_graph);
-  // The user's code in a backward must run only once, so it is traced only with gradients that a program can be made for.
-  const bool is_users = live_->has_users_backward();
-  const bool all_flow = std::all_of(tangents.begin(), tangents.end(), [](const at::Tensor& each) { return each.defined(); });
-  if (is_users && (!is_usual || !all_flow)) return live_->backward_as_itself(tangents, create_graph);
-  if (create_graph && live_->had_saved_tensor_hooks()) {
-    leave_to_the_function(kLosesHistory);
-    const at::AutoGradMode no_grad(false);
-    return with_error(live_->backward_as_itself(tangents, /*create_graph=*/false), kLosesHistory);
-  }
-  if (!is_usual) {
-    {
-      const at::AutoGradMode no_grad(false);
-      learn({}, /*for_this_call=*/true, create_graph);
-    }
-    const auto pair = specialisation_->programs().next();
-    const char* const why_not = create_graph && pair ? why_not_differentiated(*whole_of(pair)) : nullptr;
-    if (why_not != nullptr) leave_to_the_function(why_not);
-    if (why_not != nullptr || !are_as_given(pair) || !take_over()) return live_->backward_as_itself(tangents, create_graph);
-    return create_graph ? differentiable_backward(tangents) : backward_by_ops(tangents);
-  }
-  variable_list given = tangents;
-  if (is_users) std::transform(given.begin(), given.end(), given.begin(), as_contiguous);
-  variable_list gradients = is_users ? users_backward(given) : live_->backward(given);
-  if (live_->refusal()) {
-    specialisation_->give_up();
-    warn_once("a function runs eagerly from now on: in its backward, " + *live_->refusal());
-    return gradients;
-  }
-  join_shared(gradients, given, live_->real_inputs(), live_->lifted());
-  const bool comes_again = keeps_for_others_ || torch::autograd::get_current_graph_task_keep_graph();
-  learn(given, comes_again, /*with_graph=*/false);
-  if (comes_again && are_as_given(specialisation_->programs().next()))
-    take_over();  // now, while the saved tensors are unmodified: LibTorch's engine has just checked
-  return gradients;
-}
-
-variable_list AotNode::users_backward(const variable_list& tangents) {
-  const auto before = ThreadSettings::now();
-  variable_list gradients = live_->backward(tangents);
-  if (!(ThreadSettings::now() == before)) live_->refuse(kChangesASetting);
-  return gradients;
-}
-
-void AotNode::learn_without_backward() {
-  const std::lock_guard lock(mutex_);
-  if (live_->has_users_backward() || live_->had_saved_tensor_hooks()) return;
-  const OnStockEngine stock;
-  const c10::AutoGradMode no_grad(false);
-  learn({}, /*for_this_call=*/false, /*with_graph=*/false);
-}
-
-// Compiles the traced call: one program for contiguous gradients of all results, from which those for some results are derived; and one for
-// the gradients as they came, if some are missing or not contiguous. `tangents`: the incoming gradients of the backward traced last; empty
-// if there was none. `for_this_call`: this call needs programs of its own, even if a fit already covers it. `with_graph`: its gradients are
-// differentiated.
-void AotNode::learn(const variable_list& tangents, bool for_this_call, bool with_graph) {
-  has_learned_ = true;
-  variable_list whole;
-  bool is_whole = !tangents.empty();
-  for (uint32_t i = 0; i < num_inputs(); ++i) {
-    const at::Tensor tangent = i < tangents.size() && tangents[i].defined() ? tangents[i].detach() : at::Tensor();
-    whole.push_back(tangent.defined() ? as_contiguous(tangent) : input_metadata(i).zeros_like());
-    is_whole = is_whole && tangent.defined() && tangent_facts(tangent) == tangent_facts(whole.back());
-  }
-  const auto joint = [&] { return joint_of(*live_, *context_); };
-  std::vector<Recorded> recorded;
-  if (!tangents.empty()) recorded.push_back({joint(), tangents});
-  if (!is_whole) {
-    const auto random = capture::RandomState::of(live_->real_inputs());
-    std::string why_not;
-    try {
-      live_->backward(whole);
-      if (live_->refusal()) why_not = *live_->refusal();
-    } catch (const std::exception& error) {  // a result has no derivative
-      why_not = base::first_line(error);
-    }
-    random.restore();
-    if (!why_not.empty()) {
-      specialisation_->give_up();
-      return warn_once("a function runs eagerly from now on: in its backward, " + why_not);
-    }
-    recorded.insert(recorded.begin(), {joint(), whole});
-  }
-  ForSecondOrder for_second_order = learn_second_order(whole, with_graph);
-  for_second_order.is_asked_for = with_graph;
-  make_programs(recorded, for_second_order, for_this_call);
-}
-
-// Traces the backward once more in grad mode, if some formula differs there (grad_mode_formulas.h) or this call's gradients are to be
-// differentiated.
-AotNode::ForSecondOrder AotNode::learn_second_order(const variable_list& tangents, bool is_asked_for) {
-  if (live_->has_users_backward()) return {.why_not = "it calls custom Functions"};
-  if (live_->loses_history()) return {.why_not = kLosesHistory};
-  if (!is_asked_for && !live_->asks_for_grad_mode()) return {};
-  const auto random = capture::RandomState::of(live_->real_inputs());
-  ForSecondOrder found{.why_not = "its backward cannot be traced in grad mode"};
-  try {
-    live_->backward(tangents, /*create_graph=*/true);
-    if (!live_->refusal()) found = {.joint = joint_of(*live_, *context_)};
-  } catch (const std::exception& error) {
-    HC_LOG(Aot, Info, "a function has no second derivative: {}", base::first_line(error));
-  }
-  random.restore();
-  return found;
-}
-
-bool AotNode::has_symbols_of_capture() const {
-  const std::vector<int64_t> at_capture = specialisation_->symbols_at_capture();  // the backed symbols, which come first
-  return at_capture.size() <= bindings_.ints.size() && std::equal(at_capture.begin(), at_capture.end(), bindings_.ints.begin());
-}
-
-// The first of `recorded` has gradients of all results.
-void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSecondOrder& for_second_order, bool for_this_call) {
-  std::vector<at::Tensor> primals = live_->real_inputs();
-  primals.insert(primals.end(), live_->lifted().begin(), live_->lifted().end());
-  try {
-    if (live_->symbols()->had_unguarded_read()) {
-      // The program is valid only for these sizes.
-      if (specialisation_->is_dynamic() && !specialisation_->is_exact() &&
-          (specialisation_->programs().next() || !has_symbols_of_capture()))
-        return;
-      specialisation_->make_exact();
-    }
-    const auto family = specialisation_->family();
-    const bool is_proved =
-        family && family->proves_a_fit(*specialisation_, recorded.front().joint, tangents_facts(recorded.front().tangents));
-    if (is_proved && !for_this_call) return;
-    PairRequest request{context_->options, specialisation_->lasting(), specialisation_->with_gradients(), {}, [&] { return primals; }};
-    request.leaves = specialisation_->leaves();
-    request.is_for_others = recorded.size() > 1;
-    request.with_graph = for_second_order.joint ? &*for_second_order.joint : nullptr;
-    request.why_no_second_order = for_second_order.why_not;
-    request.asks_for_second_order = for_second_order.is_asked_for;
-    std::shared_ptr<const ProgramPair> whole;
-    std::vector<std::shared_ptr<const ProgramPair>> made;
-    for (const Recorded& each : recorded) {
-      request.tangents = tangents_facts(each.tangents);
-      request.example_tangents = each.tangents;
-      auto pair = whole ? make_backward_beside(whole, each.joint, request) : compile_pair(each.joint, request);
-      if (!whole) whole = pair;
-      if (pair) made.push_back(std::move(pair));
-    }
-    request.example_tangents = recorded.front().tangents;
-    ensure_backward(made, request);
-    specialisation_->programs().add(std::move(made));
-    if (is_proved) return;
-    if (family) family->on_programs(*specialisation_);
-    choose_layout(specialisation_, whole, context_->options);
-  } catch (const std::exception& error) {
-    specialisation_->give_up();
-    warn_once(std::string("a function runs eagerly from now on: no program could be made of its backward: ") + base::first_line(error));
-  }
-}
-
-// Second derivatives recompute from all arguments. LibTorch checks the versions of those that autograd has saved; this checks the others.
-bool AotNode::are_as_given(const std::shared_ptr<const ProgramPair>& pair) const {
-  if (!pair) return true;
-  const auto& primals = whole_of(pair)->second_order.primals;
-  return std::none_of(primals.begin(), primals.end(), [&](const SecondOrder::Primal& primal) {
-    const at::Tensor given = live_->given(primal.number);
-    return !primal.saved && given.defined() && !given.is_inference() && given._version() != live_->given_version(primal.number);
-  });
-}
-
-// Turns this node from one of a traced call into one that ran a program, using what autograd has saved. Returns false if the program needs
-// more than that.
-bool AotNode::take_over() {
-  const auto pair = specialisation_->programs().next();
-  if (!pair || specialisation_->is_eager()) return false;
-  std::vector<at::Tensor> primals, outputs(pair->joint.results), results;
-  const std::vector<at::Tensor> saved = live_->saved_values(pair->saved_values);
-  for (size_t i = 0; i < saved.size(); ++i) {
-    if (pair->saved[i].from != Saved::From::Forward) continue;
-    if (!saved[i].defined()) return false;
-    outputs.resize(std::max<size_t>(outputs.size(), pair->saved[i].index + 1));
-    outputs[pair->saved[i].index] = saved[i];
-  }
-  uint32_t number = 0;
-  for (size_t i = 0; i < pair->joint.results; ++i) {
-    results.push_back(live_->real_result(i));
-    if (specialisation_->results()[i].is_differentiable) torch::autograd::impl::set_gradient_edge(results.back(), {getptr(), number++});
-  }
-  for (size_t i = 0; i < pair->joint.primals; ++i) primals.push_back(live_->given(i));
-  set_saved(pair, primals, outputs, results);
-  end(std::move(live_));
-  return true;
-}
-
-// ---- a call that ran a program
 
 const capture::NodeProgram* AotNode::program() const {
   if (has_several_streams()) return nullptr;  // inlined into another graph, its ops would run on one stream

@@ -73,9 +73,19 @@ class AotNode final : public capture::ProgramNode {
  private:
   using variable_list = torch::autograd::variable_list;
 
+  static bool are_plain(const variable_list& tensors);
   variable_list run(const variable_list& tangents);
   variable_list run_timed(const variable_list& tangents);
   void end(std::unique_ptr<capture::FunctionTrace> trace);
+  variable_list of_edges(variable_list by_primal) const;
+  variable_list backward_of_program(const variable_list& tangents);
+  variable_list backward_by_ops(const variable_list& tangents);
+  std::shared_ptr<const ProgramPair> pair_for_results(const variable_list& tangents);
+  std::optional<variable_list> taken_by(const ProgramPair& pair, const variable_list& tangents) const;
+  std::vector<at::Tensor> unpack_saved();
+  variable_list run_program(const ProgramPair& pair, std::vector<at::Tensor> inputs, Program::Way way);
+
+  // learn_backward.cpp
   variable_list backward_of_trace(const variable_list& tangents, bool is_usual);
   variable_list backward_on_stand_ins(const variable_list& tangents, bool is_usual);
   variable_list users_backward(const variable_list& tangents);  // may run the user's code
@@ -86,17 +96,15 @@ class AotNode final : public capture::ProgramNode {
     bool is_asked_for = false;
   };
   ForSecondOrder learn_second_order(const variable_list& tangents, bool is_asked_for);
-  bool are_as_given(const std::shared_ptr<const ProgramPair>& pair) const;
-  bool take_over();
-  bool has_symbols_of_capture() const;
   struct Recorded {
     capture::Joint joint;
     variable_list tangents;
   };
   void make_programs(const std::vector<Recorded>& recorded, const ForSecondOrder& for_second_order, bool for_this_call);
-  variable_list backward_of_program(const variable_list& tangents);
-  variable_list backward_by_ops(const variable_list& tangents);
-  std::shared_ptr<const ProgramPair> pair_for_results(const variable_list& tangents);
+  bool has_symbols_of_capture() const;
+  bool are_as_given(const std::shared_ptr<const ProgramPair>& pair) const;
+  bool take_over();
+
   // differentiable_backward.cpp
   const char* why_not_differentiated(const ProgramPair& whole) const;
   void leave_to_the_function(const std::string& why_not) const;
@@ -105,10 +113,6 @@ class AotNode final : public capture::ProgramNode {
   variable_list differentiable_backward(const variable_list& tangents);
   variable_list with_error(variable_list gradients, const std::string& why_not) const;
   variable_list without_derivatives(const variable_list& tangents, const std::string& why_not);
-  std::optional<variable_list> taken_by(const ProgramPair& pair, const variable_list& tangents) const;
-  std::vector<at::Tensor> unpack_saved();
-  variable_list run_program(const ProgramPair& pair, std::vector<at::Tensor> inputs, Program::Way way);
-  variable_list of_edges(variable_list by_primal) const;
 
   const std::shared_ptr<AotContext> context_;
   const std::shared_ptr<Specialisation> specialisation_;
