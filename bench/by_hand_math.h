@@ -1,25 +1,31 @@
 #pragma once
 
-// Shared by the files by_hand_*.cpp: small matrix products with sizes known at compile time, and element-wise functions, in vectors of 16
-// floats. GCC's and Clang's vector extensions, no intrinsics.
+// Shared by the files by_hand_*.cpp: small matrix products with sizes known at compile time, and element-wise functions, in vectors of one
+// register. GCC's and Clang's vector extensions, no intrinsics.
 //
 // Only those files are compiled for the machine's own processor. Everything is static here and nothing uses the standard library's
 // templates: the linker could use such an instantiation for the whole program.
 
 #include <cmath>
 
+#include "bench/by_hand.h"
+
 namespace hindcast::bench {
 
-using Floats = float __attribute__((vector_size(64), aligned(4), may_alias));
-using Ints = int __attribute__((vector_size(64), aligned(4), may_alias));
-constexpr int kLanes = 16;
-
-// Whether a vector is one register. With narrower ones a product's block does not fit, and another block size would be right.
-#ifdef __AVX512F__
-constexpr bool kHasBlocks = true;
+// A block of a product is as many rows as keep its sums, two vectors a row, in registers: 32 of them with AVX-512, 16 with AVX2.
+#if defined(__AVX512F__)
+constexpr int kLanes = 16, kBlockRows = 8;
+constexpr Vectors kVectorsOfStep = Vectors::Avx512;
+#elif defined(__AVX2__) && defined(__FMA__)
+constexpr int kLanes = 8, kBlockRows = 4;
+constexpr Vectors kVectorsOfStep = Vectors::Avx2;
 #else
-constexpr bool kHasBlocks = false;
+constexpr int kLanes = 4, kBlockRows = 4;
+constexpr Vectors kVectorsOfStep = Vectors::Other;
 #endif
+
+using Floats = float __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
+using Ints = int __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
 
 #define HINDCAST_INLINE static inline __attribute__((always_inline))
 
@@ -80,11 +86,11 @@ struct AsItIs {
   Floats operator()(Floats x, int /*m*/, int /*n*/) const { return x; }
 };
 
-/// C[M, N] = last(A[M, K] B[K, N]). A(m, k) is a[m * kRow + k * kColumn]; rows of B and C are contiguous. A block of 8 rows and 32 columns
-/// stays in registers, where `last` does the rest of the layer.
+/// C[M, N] = last(A[M, K] B[K, N]). A(m, k) is a[m * kRow + k * kColumn]; rows of B and C are contiguous. A block of kBlockRows rows and
+/// two vectors stays in registers, where `last` does the rest of the layer.
 template <int kM, int kN, int kK, int kRow, int kColumn, class Last>
 HINDCAST_INLINE void product(const float* __restrict a, const float* __restrict b, float* __restrict c, const Last& last) {
-  constexpr int kRows = 8, kVectors = 2;
+  constexpr int kRows = kBlockRows, kVectors = 2;
   static_assert(kN % (kLanes * kVectors) == 0 && kM % kRows == 0, "whole blocks");
   for (int n = 0; n < kN; n += kLanes * kVectors) {
     for (int m = 0; m < kM; m += kRows) {

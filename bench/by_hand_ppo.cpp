@@ -125,10 +125,10 @@ constexpr HandWritten::Input kInputs[] = {{parameters.weight1, kWidth* kIn},
                                           {action, kBatch},
                                           {old_log_prob, kBatch},
                                           {advantage, kBatch}};
-constexpr HandWritten kStep = {kInputs, sizeof kInputs / sizeof *kInputs, start, step};
+constexpr HandWritten kStep = {kVectorsOfStep, kInputs, sizeof kInputs / sizeof *kInputs, start, step};
 
 }  // namespace
 
-const HandWritten* ppo_by_hand() { return kHasBlocks ? &kStep : nullptr; }
+const HandWritten* ppo_by_hand() { return &kStep; }
 
 }  // namespace hindcast::bench

@@ -142,15 +142,20 @@ PointwiseOp add_quotient(const Functor& functor) {
   return op;
 }
 
+// With two bounds, a NaN among them is the result. A single one that is NaN does not clamp; with clamp_min and clamp_max it is the result.
 PointwiseOp clamp_to_given(const Functor& functor) {
   PointwiseOp op;
   op.may_be_none = 1u << 1 | 1u << 2;
   op.accepts = [](const Args& args) { return !is_none(args[1]) || !is_none(args[2]); };
   op.build = [=](BodyBuilder& body, const Args& args) {
     const Operand self = body.tensor(args[0]);
-    if (is_none(args[1])) return body.op("clamp_max", {self, body.scalar(args[2])});
+    const auto where = [&](Operand is_beyond, Operand bound) { return body.op("where", {is_beyond, bound, self}); };
+    if (is_none(args[1])) {
+      const Operand most = body.scalar(args[2]);
+      return where(body.op("gt", {self, most}), most);
+    }
     const Operand least = body.scalar(args[1]);
-    if (is_none(args[2])) return body.op("clamp_min", {self, least});
+    if (is_none(args[2])) return where(body.op("lt", {self, least}), least);
     return body.op(functor, {self, least, body.scalar(args[2])});
   };
   return op;

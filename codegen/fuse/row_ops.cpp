@@ -205,7 +205,7 @@ bool batch_norm_backward(const Graph& graph, const Instr& instr, Member& member)
       Operand rest = gradient;
       if (train) {
         const Operand share = body.inverse_of(row, 1);
-        const Operand slope = body.op("mul", {body.op("mul", {dot, share}), body.op("mul", {rstd, rstd})});
+        const Operand slope = body.op("mul", {body.op("mul", {body.op("mul", {dot, share}), rstd}), rstd});  // rstd^2 may overflow
         rest = body.op("sub", {body.op("sub", {gradient, body.op("mul", {summed, share})}), body.op("mul", {centred, slope})});
       }
       body.result(0, body.op("mul", {rest, scale}), Extent::Element);
@@ -254,8 +254,8 @@ bool group_norm_backward(const Graph& graph, const Instr& instr, Member& member)
     if (is_wanted(graph, instr, 0)) {
       const Operand share = body.op("mul", {rstd, body.inverse_of(row, 1)});
       const Operand mean = body.op("mul", {body.reduce(kSumOfSegments, scaled(sum)), share});
-      const Operand variance = body.op("mul", {rstd, rstd});
-      const Operand slope = body.op("mul", {body.op("mul", {body.reduce(kSumOfSegments, scaled(dot)), share}), variance});
+      const Operand dots = body.op("mul", {body.reduce(kSumOfSegments, scaled(dot)), share});
+      const Operand slope = body.op("mul", {body.op("mul", {dots, rstd}), rstd});  // rstd^2 may overflow
       const Operand rest = body.op("sub", {body.op("mul", {gradient, scaled(rstd)}), mean});
       body.result(0, body.op("sub", {rest, body.op("mul", {centred, slope})}), Extent::Element);
     }

@@ -1,5 +1,6 @@
 #pragma once
-// Calls from C++ into Python without Python's headers, through operators whose kernels hindcast/_callbacks.py registers. These take the GIL.
+// Calls from C++ into Python without Python's headers, through operators whose kernels hindcast/_callbacks.py registers. These take the
+// GIL.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

@@ -948,6 +948,34 @@ def test_nothing_is_kept_for_ever():
     assert watched() is None
 
 
+@pytest.mark.parametrize("bounds", [{"min": math.nan}, {"max": math.nan}, {"min": math.nan, "max": 1}, {"min": 0.5}, {"max": 0.0}], ids=str)
+@pytest.mark.parametrize("clamp", [torch.clamp, torch.clamp_], ids=lambda clamp: clamp.__name__)
+def test_clamp_with_bounds_that_are_no_numbers(clamp, bounds):
+    f = hindcast.aot_function(lambda x: clamp(x * 1, **bounds) * 2, async_=False)
+    for _ in range(3):
+        x = torch.tensor([-1, -0.0, 0, 1, math.nan, math.inf] * 6, requires_grad=True)
+        like = x.detach().requires_grad_()
+        seen, expected = f(x), clamp(like * 1, **bounds) * 2
+        torch.testing.assert_close(seen, expected, rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(seen.signbit() | seen.isnan(), expected.signbit() | expected.isnan())
+        seen.sum().backward(), expected.sum().backward()
+        torch.testing.assert_close(x.grad, like.grad, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "norm", [lambda x: F.group_norm(x, 2, eps=1e-40), lambda x: F.batch_norm(x, None, None, training=True, eps=1e-40) * 2], ids=["group", "batch"]
+)
+def test_norms_of_constants_with_a_tiny_eps(norm):
+    f = hindcast.aot_function(norm, async_=False)
+    for _ in range(3):
+        x = torch.zeros(2, 4, 8)
+        x[:, 2:] = torch.randn(2, 2, 8)
+        like = x.clone().requires_grad_()
+        f(x.requires_grad_()).backward(torch.arange(64.0).view(2, 4, 8))
+        norm(like).backward(torch.arange(64.0).view(2, 4, 8))
+        torch.testing.assert_close(x.grad, like.grad, rtol=1e-4, atol=1e-4)
+
+
 def test_an_exception_of_a_signal_handler_is_the_calls():
     """A known call finds that a number differs, and calls Python to run the function: there a handler runs that waited for the program."""
 
