@@ -12,7 +12,8 @@
 
 namespace hindcast::bench {
 
-// A block of a product is as many rows as keep its sums, two vectors a row, in registers: 32 of them with AVX-512, 16 with AVX2.
+// A product's block has two vectors per row, and rows that divide all sizes here: its sums stay in the 32 registers of AVX-512, or the 16
+// of AVX2.
 #if defined(__AVX512F__)
 constexpr int kLanes = 16, kBlockRows = 8;
 constexpr Vectors kVectorsOfStep = Vectors::Avx512;

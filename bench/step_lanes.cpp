@@ -43,9 +43,9 @@ std::vector<double> first_losses(const CheckedStep& step, const Tensors& leaves)
 }
 
 const HandWritten* on_this_machine(const StepModel& model) {
-  const HandWritten* const step = model.by_hand == nullptr ? nullptr : model.by_hand();
 #ifdef __x86_64__
-  // Checked here, in code that runs on any processor.
+  // Checked before a step runs, in code for any processor. by_hand() returns a pointer to a constant.
+  const HandWritten* const step = model.by_hand == nullptr ? nullptr : model.by_hand();
   if (step != nullptr && step->vectors == Vectors::Avx512 && __builtin_cpu_supports("avx512f")) return step;
   if (step != nullptr && step->vectors == Vectors::Avx2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return step;
 #endif
@@ -136,7 +136,7 @@ std::string ByHand::differing_losses(const std::vector<CheckedStep>& steps) {
 void ByHand::report(benchmark::State& state, const StepLane& ours) const {
   if (!is_wanted_) return;
   if (function_ == nullptr) {
-    state.SetLabel("by_hand: no lane without AVX2");
+    state.SetLabel("by_hand: no lane for this processor");
     return;
   }
   state.counters["by_hand_us"] = summarize(lane_.us).median;

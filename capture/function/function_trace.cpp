@@ -10,7 +10,6 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/graph_task.h>
 
-#include <algorithm>
 #include <utility>
 
 namespace hindcast::capture {

@@ -4,7 +4,7 @@
 namespace hindcast::capture {
 
 /// `collect` is an interpreter's garbage collector: until it runs, reference cycles that a function dropped keep their tensors alive. Its
-/// argument: false to look only at objects that were made lately.
+/// argument: false for the young generations alone.
 void collect_garbage_by(void (*collect)(bool all));
 
 }  // namespace hindcast::capture

@@ -33,4 +33,5 @@ bool is_about_a_stand_in(const std::exception& error) {
          text.find("Cannot access data pointer of Tensor that doesn't have storage") != text.npos ||
          text.find("doesn't correspond to a device") != text.npos;  // Python's new_tensor()
 }
+
 }  // namespace hindcast::capture

@@ -151,7 +151,7 @@ variable_list AotNode::differentiable_backward(const variable_list& tangents) {
                                     .function = function,
                                     .only_reads = true})
                             .tensors;
-  give_each_its_own_node(found);
+  give_each_its_own_node(found, inputs);
   return by_primal(specialisation_->with_gradients(), std::move(found), whole->joint.primals);
 }
 

@@ -217,10 +217,11 @@ class BackwardWithGraph {
     if (const auto reason = kept.why_left(structure, options_)) return leave(*reason);
     const auto function = [&](const std::vector<at::Tensor>& given) { return this->function(inputs, given); };
     const std::shared_ptr<detail::AotCore> core = kept.core(options_);
+    const std::vector<at::Tensor> given = inputs.take();
     std::vector<at::Tensor> gradients;
     const c10::AutoGradMode with_graph(true);  // as in the engine, regardless of the caller's mode
     try {
-      gradients = core->call({.inputs = inputs.take(),
+      gradients = core->call({.inputs = given,
                               .facts = std::string(reinterpret_cast<const char*>(collected_.key.data()), collected_.key.size()),
                               .is_static = {},
                               .function = function,
@@ -244,7 +245,7 @@ class BackwardWithGraph {
     is_traced_ ? stats_recorder().add_miss() : stats_recorder().add_hit();
     stats_recorder().add_backward();
     stats_recorder().add_nodes(nodes);
-    give_each_its_own_node(gradients);
+    give_each_its_own_node(gradients, given);
     deliver(std::move(gradients), results);
     return true;
   }

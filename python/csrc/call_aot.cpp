@@ -91,7 +91,10 @@ Reference finish_in_python(Told& told, Object* owner, Object* taken, std::option
   }
   const Reference tensors = list_of(told.output.tensors), released = list_of(told.released);
   const Reference shape = number_object(told.raised ? 0 : number_of_shape(told.output)), next = number_object(told.output.next);
-  if (!tensors || !released) return {};
+  if (!tensors || !released || !shape || !next) {
+    fail_in_python(owner, taken);
+    return {};
+  }
   Object* const raised = told.raised ? &_Py_TrueStruct : &_Py_FalseStruct;
   Object* const warned = told.warned ? &_Py_TrueStruct : &_Py_FalseStruct;
   Reference result = call_method(owner, finish, taken, tensors.get(), shape.get(), raised, warned, released.get(), next.get());

@@ -120,7 +120,7 @@ bool sizes_are_numbers() {
 }
 
 void collect_garbage() {
-  // Builtin functions alone, so that no handler of a signal runs here.
+  // Builtin functions alone: a handler of a signal may raise an exception as any function of Python begins.
   struct Functions {
     int (*take_gil)() = python_function<int (*)()>("PyGILState_Ensure");
     void (*leave_gil)(int) = python_function<void (*)(int)>("PyGILState_Release");
@@ -130,8 +130,10 @@ void collect_garbage() {
                   ...) = python_function<void* (*)(void*, const char*, const char*, ...)>("PyObject_CallMethod");
     void (*release)(void*) = python_function<void (*)(void*)>("Py_DecRef");
     void (*clear_error)() = python_function<void (*)()>("PyErr_Clear");
-    bool are_all_found() const { return take_gil && leave_gil && collect && import && call && release && clear_error; }
+    int (*is_enabled)() = python_function<int (*)()>("PyGC_IsEnabled");
+    bool are_all_found() const { return take_gil && leave_gil && collect && import && call && release && clear_error && is_enabled; }
     void collect_young() const {
+      if (is_enabled() == 0) return;
       void* const gc = import("gc");
       void* const count = gc == nullptr ? nullptr : call(gc, "collect", "i", 1);
       if (count == nullptr) clear_error();

@@ -286,7 +286,10 @@ class AotFunction:
 
     def _begin_for_c(self, args: tuple[Any, ...], kwargs: Optional[dict[str, Any]], facts: int, seen: Any) -> Call:
         """Called before the function runs."""
-        taken = Call(args, kwargs or {})
+        try:
+            taken = Call(args, kwargs or {})
+        except Untraceable:
+            raise RuntimeError("hindcast: the arguments of a call have changed while it ran") from None
         taken.owner, taken.kind, taken.seen, taken.whole_key = self, facts, seen, taken.key
         taken.generators = seen.generators
         taken.outer, thread.call = thread.call, taken

@@ -1,4 +1,5 @@
-"""What a traced call shares with the functions that C++ calls meanwhile: objects that C++ knows by number, and this thread's innermost call."""
+"""What a traced call shares with the functions that C++ calls meanwhile: objects that C++ knows by number, and the thread's innermost
+call."""
 
 import contextlib
 import itertools

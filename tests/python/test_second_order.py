@@ -1,6 +1,7 @@
 """Second derivatives of PyTorch's database of operators under hindcast.enable(): backwards with create_graph and their backwards, to the
 bit through ATen. A partial run (HINDCAST_TEST_PART) takes some samples of each operator."""
 
+import contextlib
 import copy
 
 import hindcast
@@ -508,3 +509,32 @@ def test_hooks_of_a_gradient_that_gets_none(which):
 
 def is_like(seen, expected):
     return torch.allclose(seen, expected) if isinstance(expected, torch.Tensor) else seen == expected
+
+
+@pytest.mark.parametrize("guard", [True, False], ids=["enable", "functions"])
+def test_a_gradient_that_is_the_incoming_one_keeps_its_history(guard):
+    """Of a sum, the gradients are the incoming gradient, which another program made here."""
+
+    def program(make, sums):
+        t, a, b = leaf(3), leaf(3), leaf(3)
+        g, _ = make(t)
+        h = g * g
+        y, z = sums(a, b)
+        torch.autograd.grad((y, z), (a, b), (g, torch.ones(3)), create_graph=True, retain_graph=True)
+        calls = []
+        g.register_hook(lambda grad: calls.append(1))
+        return [*torch.autograd.grad(h.sum(), (g, t)), len(calls)]
+
+    def make(t):
+        return t.sin() * 2, t.cos() * 3
+
+    def sums(a, b):
+        return a + b, (a * b).exp().sin()
+
+    expected = run_seeded(lambda: program(make, sums))
+    make_compiled = hindcast.aot_function(make, back_off=False)
+    compiled = sums if guard else hindcast.aot_function(sums, back_off=False)
+    with hindcast.enable() if guard else contextlib.nullcontext():
+        for _ in range(4):
+            seen = run_seeded(lambda: program(make_compiled, compiled))
+            assert all(map(is_like, seen, expected))
