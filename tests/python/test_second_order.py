@@ -519,8 +519,8 @@ def test_a_gradient_that_is_the_incoming_one_keeps_its_history(guard):
         t, a, b = leaf(3), leaf(3), leaf(3)
         g, _ = make(t)
         h = g * g
-        y, z = sums(a, b)
-        torch.autograd.grad((y, z), (a, b), (g, torch.ones(3)), create_graph=True, retain_graph=True)
+        y, _ = sums(a, b)
+        torch.autograd.grad(y, (a, b), g, create_graph=True)
         calls = []
         g.register_hook(lambda grad: calls.append(1))
         return [*torch.autograd.grad(h.sum(), (g, t)), len(calls)]
