@@ -70,7 +70,7 @@ class FunctionTrace final : private Policy {
   }
   /// Its programs must give bitwise equal results whatever is compiled: Graph::bitwise.
   void set_bitwise(bool is_bitwise) { graph_->bitwise = is_bitwise; }
-  /// False: a tensor that an old, dropped reference cycle holds counts as kept. The time of a whole collection grows with Python's heap.
+  /// False: a tensor held by a dropped reference cycle of an old generation counts as kept. A full collection's time grows with the heap.
   void set_collects_all_garbage(bool collects) { collects_all_garbage_ = collects; }
   ~FunctionTrace() override = default;
   FunctionTrace(const FunctionTrace&) = delete;

@@ -339,7 +339,8 @@ AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool all
   Recording recording;
   auto trace = std::make_unique<FunctionTrace>(sizes, allows_unguarded_reads, /*continues_eagerly=*/context_->options.fallback);
   trace->set_bitwise(asks_for_equal_bits());
-  trace->set_collects_all_garbage(context_->kept_tensors.load(std::memory_order_relaxed) == 0);  // else later calls will keep tensors, too
+  // Once per function: if it keeps tensors, so do its later calls.
+  trace->set_collects_all_garbage(context_->kept_tensors.load(std::memory_order_relaxed) == 0);
   const auto add_accumulated = [&] {
     for (const auto& [input, gradient] : trace->accumulated()) {
       at::Tensor& grad = call_.inputs[input].mutable_grad();

@@ -8,7 +8,7 @@
 #include "codegen/partition/some_tangents.h"
 #include "engine/aot/aot_node.h"
 #include "engine/aot/carried_integers.h"
-#include "engine/aot/nodes_of_results.h"
+#include "engine/aot/gradient_nodes.h"
 #include "engine/aot/warn_once.h"
 #include "engine/takeover.h"
 #include "hindcast/detail/aot_core.h"

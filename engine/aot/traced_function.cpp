@@ -37,7 +37,7 @@ TracedFunction::TracedFunction(const capture::FunctionTrace& trace, detail::Func
       numbers_(trace.numbers()),
       shape_(std::move(output.shape)),
       shape_facts_(std::move(output.facts)),
-      returned_(trace.returned().size()),
+      returned_count_(trace.returned().size()),
       copied_(shared_of_last(trace.returned(), output.owned)),
       takes_gradients_of_(trace.takes_gradients_of().begin(), trace.takes_gradients_of().end()),
       has_gradients_(std::any_of(results_.begin(), results_.end(), [](const auto& result) { return result.is_differentiable; })),
@@ -101,7 +101,7 @@ bool TracedFunction::is_like(const capture::FunctionTrace& trace) const {
   const std::set<uint32_t>& takes = trace.takes_gradients_of();
   return std::equal(takes.begin(), takes.end(), takes_gradients_of_.begin(), takes_gradients_of_.end()) &&
          std::equal(results_.begin(), results_.end(), trace.results().begin(), trace.results().end(), same_result) &&
-         returned_ == trace.returned().size() && numbers_.size() == trace.numbers().size();
+         returned_count_ == trace.returned().size() && numbers_.size() == trace.numbers().size();
 }
 
 }  // namespace hindcast::engine

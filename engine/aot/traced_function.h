@@ -70,7 +70,7 @@ class TracedFunction {
   std::vector<capture::AskedNumber> numbers_;
   std::shared_ptr<const void> shape_;
   std::string shape_facts_;
-  size_t returned_ = 0;
+  size_t returned_count_ = 0;
   std::vector<size_t> copied_;
   std::vector<bool> needs_gradient_;  // by primal
   std::vector<uint32_t> lasting_, leaves_, takes_gradients_of_;

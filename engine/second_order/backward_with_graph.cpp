@@ -16,7 +16,7 @@
 #include "capture/backward/formulas.h"
 #include "capture/recorder/recorder.h"
 #include "engine/aot/carried_integers.h"
-#include "engine/aot/nodes_of_results.h"
+#include "engine/aot/gradient_nodes.h"
 #include "engine/cache/payoff.h"
 #include "engine/call/stopwatch.h"
 #include "engine/call/workspace.h"
@@ -217,7 +217,7 @@ class BackwardWithGraph {
     if (const auto reason = kept.why_left(structure, options_)) return leave(*reason);
     const auto function = [&](const std::vector<at::Tensor>& given) { return this->function(inputs, given); };
     const std::shared_ptr<detail::AotCore> core = kept.core(options_);
-    const std::vector<at::Tensor> given = inputs.take();
+    std::vector<at::Tensor> given = inputs.take();
     std::vector<at::Tensor> gradients;
     const c10::AutoGradMode with_graph(true);  // as in the engine, regardless of the caller's mode
     try {
@@ -246,6 +246,7 @@ class BackwardWithGraph {
     stats_recorder().add_backward();
     stats_recorder().add_nodes(nodes);
     give_each_its_own_node(gradients, given);
+    given.clear();  // deliver() frees what the nodes have saved
     deliver(std::move(gradients), results);
     return true;
   }

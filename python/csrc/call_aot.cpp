@@ -68,20 +68,20 @@ Told run_without_gil(const KindOfCall& kind, std::vector<at::Tensor> tensors, bo
   return told;
 }
 
-// Finishes in Python a call whose error is set. A signal's handler may raise an exception as any function of Python begins: it is then the
-// call's error, as it would be without hindcast, and the function is called again.
+// Cleans up in Python after a call that failed; its error is set. A signal handler may raise an exception when _fail_for_c starts, before
+// it has done anything. That exception becomes the call's error, as it would without hindcast, and _fail_for_c is called once more.
 void fail_in_python(Object* owner, Object* taken) {
   static Object* const fail = interned("_fail_for_c");
-  TakenError error;
+  FetchedError error;
   if (call_method(owner, fail, taken)) return error.set_again();
-  TakenError newer;
+  FetchedError newer;
   if (!call_method(owner, fail, taken)) PyErr_Clear();
   newer.set_again();
 }
 
 // Finishes in Python a call that ran the function, or that failed. `taken`: a hindcast._facts.Call if the function has run. `interrupted`:
-// the error of a signal's handler that ended the call before that.
-Reference finish_in_python(Told& told, Object* owner, Object* taken, std::optional<TakenError>& interrupted) {
+// the exception of a signal handler that ended the call before the function ran.
+Reference finish_in_python(Told& told, Object* owner, Object* taken, std::optional<FetchedError>& interrupted) {
   static Object* const finish = interned("_finish_for_c");
   if (told.error) {
     interrupted ? interrupted->set_again() : static_cast<void>(raise(told.error));
@@ -150,7 +150,7 @@ CompiledFunction::Outcome CompiledFunction::run(Found found, Object* owner, Obje
   ++hits_;
   const std::shared_ptr<Known>& known = found.known;
   Reference taken;
-  std::optional<TakenError> interrupted;
+  std::optional<FetchedError> interrupted;
   const auto before_run = [&] {
     const WithGil gil;
     if (taken) return;  // the function runs a second time

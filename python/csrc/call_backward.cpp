@@ -142,9 +142,9 @@ struct Tensors {
 Object* failed(bool warned) {
   of_thread.leave(take_pause(), false);
   if (!warned) return nullptr;
-  TakenError error;
+  FetchedError error;
   const Reference done = Reference::of_new(PyObject_CallFunctionObjArgs(in_python.warn_beside_an_error, nullptr));
-  if (done) error.set_again();  // else a signal's handler has raised another one
+  if (done) error.set_again();  // otherwise a signal handler has raised another one
   return nullptr;
 }
 

@@ -120,7 +120,7 @@ bool sizes_are_numbers() {
 }
 
 void collect_garbage() {
-  // Builtin functions alone: a handler of a signal may raise an exception as any function of Python begins.
+  // Calls only builtin functions: a signal handler may raise an exception whenever a function written in Python starts.
   struct Functions {
     int (*take_gil)() = python_function<int (*)()>("PyGILState_Ensure");
     void (*leave_gil)(int) = python_function<void (*)(int)>("PyGILState_Release");

@@ -35,13 +35,13 @@ class Reference {
   Object* object_ = nullptr;
 };
 
-/// The Python error that was set, taken off the thread. Create and destroy it with the GIL held.
-class TakenError {
+/// Fetches and clears the Python error that is set. Create and destroy it with the GIL held.
+class FetchedError {
  public:
-  TakenError() { PyErr_Fetch(&type_, &value_, &traceback_); }
-  TakenError(const TakenError&) = delete;
-  TakenError& operator=(const TakenError&) = delete;
-  ~TakenError() {
+  FetchedError() { PyErr_Fetch(&type_, &value_, &traceback_); }
+  FetchedError(const FetchedError&) = delete;
+  FetchedError& operator=(const FetchedError&) = delete;
+  ~FetchedError() {
     for (Object* const part : {type_, value_, traceback_}) {
       if (part != nullptr) Py_DecRef(part);
     }

@@ -220,7 +220,7 @@ TEST(SecondOrder, TwoInputsOfOneNet) {
   });
 }
 
-// One program makes both slopes.
+// One program makes both slopes, so that they could share a node, and its hooks.
 TEST(SecondOrder, HooksOfAResultThatGetsNoGradient) {
   expect_same_steps(
       6,
