@@ -34,6 +34,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"capture/backward", {"capture/recorder", "capture/graph", "capture/symbols", "hooks", "cache", "base"}},
     {"capture/function", {"capture/backward", "capture/recorder", "capture/graph", "capture/ops", "capture/symbols", "base"}},
     {"codegen/device", {}},
+    {"codegen/device/skeletons/cpu", {"codegen/device/skeletons", "codegen/device"}},
     {"codegen/device/skeletons", {"codegen/device"}},
     {"codegen/store", {"base"}},
     {"codegen/fuse", {"codegen/device", "capture/graph", "capture/ops", "capture/symbols", "base"}},
@@ -162,6 +163,7 @@ const std::map<std::string, std::vector<std::string>> kNamespaces = {
     {"capture/function", {"hindcast::capture"}},
     {"codegen/device", {"hindcast::device"}},  // a library that kernels' text includes
     {"codegen/device/skeletons", {"hindcast::device"}},
+    {"codegen/device/skeletons/cpu", {"hindcast::device"}},
     {"codegen/store", {"hindcast::codegen::store"}},
     {"codegen/fuse", {"hindcast::codegen"}},
     {"codegen/passes", {"hindcast::codegen"}},

@@ -2,12 +2,13 @@
 
 #include "base/fork.h"
 #include "codegen/cpu/clang/compiler.h"
-#include "codegen/cpu/product_source.h"
+#include "codegen/cpu/source.h"
 #include "codegen/kernel/device_library.h"
 #include "codegen/kernel/kernel_object.h"
 #include "codegen/kernel/kernel_table.h"
 #include "codegen/kernel/leaf_requests.h"
 #include "base/fork_gate.h"
+#include "base/log.h"
 
 #include <c10/util/FunctionRef.h>
 
@@ -27,6 +28,31 @@ const std::vector<SourceFile>& headers() {
   });
 }
 
+// Parses the headers of all kernels.
+class Parser final : public KernelCompiler {
+ public:
+  explicit Parser(const ClangCompiler& clang) : clang_(clang) {}
+
+  std::string_view identity() const override { return clang_.identity(); }
+  std::string compile(std::string_view text) const override { return clang_.parse({.files = headers(), .prelude = text}); }
+
+ private:
+  const ClangCompiler& clang_;
+};
+
+// Most of a small kernel's compile would be the parsing of headers: they are parsed once, and kept on disk. Empty if that failed.
+const std::string& parsed_headers(const ClangCompiler& clang) {
+  static constinit base::MadeOnce<const std::string> parsed;
+  return parsed.by([&] {
+    try {
+      return object_of(Parser(clang), std::string(kIncludesOfKernels));
+    } catch (const std::exception& error) {
+      HC_LOG(CompiledAutograd, Warning, "kernels are compiled without a precompiled header: {}", error.what());
+      return std::string();
+    }
+  });
+}
+
 class WithClang final : public KernelCompiler {
  public:
   explicit WithClang(const ClangCompiler& clang) : clang_(clang) {}
@@ -37,6 +63,15 @@ class WithClang final : public KernelCompiler {
     KernelSource source;
     source.text = text;
     source.files = headers();
+    if (const std::string& parsed = parsed_headers(clang_); !parsed.empty()) {
+      source.prelude = kIncludesOfKernels;
+      source.parsed = parsed;
+      try {
+        return clang_.compile(source);
+      } catch (const CompileError&) {  // e.g. the stored header was made by a different build of the compiler with the same identity
+        source.prelude = source.parsed = {};
+      }
+    }
     return clang_.compile(source);
   }
 

@@ -9,7 +9,7 @@
 #include "codegen/cpu/prepared_kernel.h"
 #include "codegen/cpu/results.h"
 #include "codegen/cpu/row_packing.h"
-#include "codegen/cpu/short_rows.h"
+#include "codegen/cpu/source.h"
 #include "codegen/kernel/row_frame.h"
 
 #include <c10/util/Exception.h>

@@ -1,121 +1,113 @@
 #include "codegen/cpu/source.h"
 
 #include "base/format.h"
-#include "codegen/cpu/dense_loop.h"
-#include "codegen/cpu/product_source.h"
-#include "codegen/cpu/row_source.h"
-#include "codegen/kernel/angles.h"
+#include "codegen/cpu/cost_model.h"
+#include "codegen/cpu/joined_rows.h"
+#include "codegen/fuse/functors.h"
+#include "codegen/fuse/row_passes.h"
+#include "codegen/kernel/body_struct.h"
 #include "codegen/kernel/body_text.h"
 #include "codegen/kernel/leaf_requests.h"
+
+#include <algorithm>
 
 namespace hindcast::codegen::cpu {
 namespace {
 
 using base::format;
 
-// The block length for angles that the kernel computes: short enough that non-temporal stores (kNontemporalAtOnce elements at a time) cover
-// several blocks.
-constexpr long kAngleBlockLength = 256;
+// Whether the op is recomputed in a later pass rather than kept.
+bool is_cheap(const BodyOp& op) { return codegen::is_cheap(op.function); }
 
-// If the pointer is to a block instead of a tensor, the block's first element is that of index `begin`.
-std::string pointer_line(const std::string& name, std::string_view type, size_t pointer, size_t loads, bool leaves) {
-  return format("  {}* {} = ({}*)pointers[{}]{};\n", type, name, type, pointer,
-                leaves ? format(" - begin * is_block[{}]", pointer - loads) : "");
+std::string head_of_text(std::initializer_list<std::string_view> skeletons) {
+  std::string text;
+  for (const std::string_view skeleton : skeletons) text += format("#include \"codegen/device/skeletons/cpu/{}.h\"\n", skeleton);
+  return text + "using namespace hindcast::device;\n\n";
 }
 
-std::string result_pointers(const Body& body, bool leaves) {
-  const size_t loads = body.loads.size();
-  std::string text;
-  for (size_t i = 0; i < body.stores.size(); ++i)
-    text += pointer_line(format("r{}", i), type_name(body.stores[i].type), loads + i, loads, leaves);
-  if (!leaves) return text;
-  size_t pointer = loads + body.stores.size(), leaf = 0;
-  for (const BodyStore& store : body.stores) {
-    for (uint32_t n = 0; n < store.leaves; ++n, ++leaf, pointer += 2) {
-      text += pointer_line(format("sum{}", leaf), type_name(store.type), pointer, loads, true);
-      text += pointer_line(format("term{}", leaf), type_name(store.type), pointer + 1, loads, true);
-    }
+std::string dense_source(const Body& body) {
+  std::string text =
+      head_of_text({body.product ? "product" : "dense"}) + body_struct(body, "Body", {.costs = cost_model(), .by_blocks = true});
+  text +=
+      "extern \"C\" void dense(char* const* pointers, const double* scalars, long count) { run_dense<Body>(pointers, scalars, count); }\n";
+  if (body.product) {
+    text +=
+        "extern \"C\" void product(const void* blocks, const long* shape, const void* a, const void* b, char* const* pointers,\n"
+        "                        const long* row_strides, const double* scalars, long begin, long end, char* scratch) {\n"
+        "  run_product<Body>(blocks, shape, a, b, pointers, row_strides, scalars, begin, end, scratch);\n}\n";
+  }
+  if (has_leaves(body)) {
+    text +=
+        "extern \"C\" void leaves(char* const* pointers, const double* scalars, long count, const long* is_block) {\n"
+        "  run_leaves<Body>(pointers, scalars, count, is_block);\n}\n";
   }
   return text;
 }
 
-// Checks of angles that are the same for all elements.
-std::string broadcast_looks(const Body& body, const Angles& angles) {
-  std::string lines;
-  for (const uint32_t load : angles.loads) {
-    if (body.loads[load].pattern == AccessPattern::Broadcast)
-      lines += "  " + far_line(body, {Operand::Kind::Load, load}, format("x{}", load));
-  }
-  for (const std::string& bound : angles.bounds) lines += "  " + far_line(body, bound);
-  return lines;
+std::string rows_entry(std::string_view name, bool leaves, const std::string& first = "") {
+  return format(
+      "extern \"C\" void {}(char* const* pointers, const double* scalars, long rows, const long* row_strides, long segments,\n"
+      "                     const long* segment_strides, long columns, char* kept) {{\n{}"
+      "  run_rows<Body, {}>({{pointers, scalars, rows, row_strides, segments, segment_strides, columns, kept}});\n}}\n",
+      name, first, leaves);
 }
 
-std::string dense_looks(const Body& body, const Angles& angles, const std::string& place, const std::string& flag) {
-  std::string lines;
-  for (const uint32_t load : angles.loads) {
-    if (body.loads[load].pattern == AccessPattern::Dense)
-      lines += "    " + far_line(body, {Operand::Kind::Load, load}, format("p{}[{}]", load, place), flag);
-  }
-  if (angles.results.empty()) return lines;
-  // The near forms are used here: if one of them gets a far angle and returns a wrong value, that angle itself has been found to be far.
-  const Ingredients parts = ingredients_of(body, angles.results, [](size_t) { return true; });
-  lines += "    {\n" + load_lines(body, parts.loads, place, "      ") + op_lines(body, parts.ops, true, "      ");
-  for (const Operand angle : angles.results) lines += "      " + far_line(body, angle, name_of(angle), flag);
-  return lines + "    }\n";
+bool goes_by_segments(const Body& body) {
+  return std::any_of(body.loads.begin(), body.loads.end(),
+                     [](const BodyLoad& load) { return load.pattern == AccessPattern::PerSegment; }) ||
+         std::any_of(body.ops.begin(), body.ops.end(),
+                     [](const BodyOp& op) { return op.reduces(Reduction::Over::Segment) || op.reduces(Reduction::Over::Segments); }) ||
+         std::any_of(body.stores.begin(), body.stores.end(), [](const BodyStore& store) { return store.extent == Extent::Channels; });
 }
 
-std::string looking_loop(const std::string& looks) { return "  for (long i = begin; i < end; ++i) {\n" + looks + "  }\n"; }
-
-std::string blocks_of_loads(const Body& body, const Angles& angles, bool leaves) {
-  return "  int far = 0;\n" + broadcast_looks(body, angles) + looking_loop(dense_looks(body, angles, "i", "far")) + "  if (!far) {\n" +
-         dense_loop(body, "begin", "end", true, leaves) + "  } else {\n" + dense_loop(body, "begin", "end", false, leaves) + "  }\n";
-}
-
-// Computed angles depend on more memory than loaded ones. So the loop over one block also checks the next block, whose memory is then read
-// while this block is computed. A block is checked before any of it is written.
-std::string blocks_of_results(const Body& body, const Angles& angles, bool leaves) {
-  std::string text = "  if (ahead == 0) {\n  far = still_far;\n" + looking_loop(dense_looks(body, angles, "i", "far")) + "  }\n";
-  text += format("  ahead = !far && end + {} <= count ? {} : 0;\n  int next = 0;\n  if (!far) {{\n", kAngleBlockLength, kAngleBlockLength);
-  text += dense_loop(body, "begin", "end", true, leaves, dense_looks(body, angles, "i + ahead", "next")) + "  } else {\n";
-  return text + dense_loop(body, "begin", "end", false, leaves) + "  }\n  far = next;\n";
-}
-
-std::string dense_source(const Body& body, bool leaves) {
-  const size_t loads = body.loads.size();
-  std::string text = format("extern \"C\" void {}(char* const* pointers, const double* scalars, long count{}) {{\n",
-                            leaves ? "leaves" : "dense", leaves ? ", const long* is_block" : "") +
-                     scalar_lines(body);
-  for (size_t i = 0; i < loads; ++i) {
-    const std::string_view type = type_name(body.loads[i].type);
-    if (body.loads[i].pattern == AccessPattern::Broadcast) {
-      text += format("  {}\n", load_from(body, i, format("*(const {}*)pointers[{}]", type, i)));
-    } else {
-      text += format("  const {}* p{} = (const {}*)pointers[{}];\n", type, i, type, i);
-    }
+std::string rows_source(const Body& body) {
+  const bool has_short_rows = has_part_for_short_rows(body);
+  std::string text = head_of_text({has_short_rows ? "short_rows" : "rows"}) + body_struct(body, "Body",
+                                                                                          {.costs = cost_model(),
+                                                                                           .is_cheap = is_cheap,
+                                                                                           .by_segments = goes_by_segments(body),
+                                                                                           .by_blocks = true,
+                                                                                           .has_short_rows = has_short_rows});
+  std::string short_rows;
+  if (has_short_rows) {
+    short_rows = format(
+        "  if (segments == 1 && columns < {})\n"
+        "    return run_short_rows<Body, {}>({{pointers, scalars, rows, row_strides, segments, segment_strides, columns, kept}});\n",
+        kShortRow, kShortRow - 1);
   }
-  if (body.product) {
-    const std::string_view type = type_name(body.product->type);
-    text += format("  const {}* product = (const {}*)pointers[{}];\n", type, type, loads + body.stores.size());
-    return text + result_pointers(body, false) + dense_loop(body, "0", "count", false, false) + "}\n";
-  }
-  const Angles angles = angles_of(body);
-  if (!leaves) text += result_pointers(body, false);
-  if (angles.empty() && !leaves) return text + dense_loop(body, "0", "count", false, false) + "}\n";
-  const bool looks_ahead = !angles.results.empty();
-  if (looks_ahead) text += "  int far = 0;\n" + broadcast_looks(body, angles) + "  const int still_far = far;\n  long ahead = 0;\n";
-  text += block_lines("  ", "count", looks_ahead ? kAngleBlockLength : kBlockLength);
-  if (leaves) text += result_pointers(body, true);
-  if (angles.empty()) return text + dense_loop(body, "begin", "end", false, leaves) + "  }\n}\n";
-  return text + (looks_ahead ? blocks_of_results(body, angles, leaves) : blocks_of_loads(body, angles, leaves)) + "  }\n}\n";
+  text += rows_entry("rows", false, short_rows);
+  if (has_leaves(body)) text += rows_entry("leaves", true);
+  return text;
 }
 
 }  // namespace
 
-std::string source_of(const Body& body) {
-  const std::string head = "#include \"codegen/device/ops.h\"\nusing namespace hindcast::device;\n\n";
-  if (body.by_rows) return head + rows_source(body);
-  if (body.product) return product_head() + head + dense_source(body, false) + "\n" + product_source(body);
-  return head + dense_source(body, false) + (has_leaves(body) ? "\n" + dense_source(body, true) : "");
+std::string source_of(const Body& body) { return body.by_rows ? rows_source(body) : dense_source(body); }
+
+std::string product_blocks_source(at::ScalarType type) {
+  return format(
+      "#include \"codegen/device/product_blocks.h\"\nusing namespace hindcast::device;\n\n"
+      "extern \"C\" const ProductBlocks<{}> blocks = kProductBlocks<{}>;\n",
+      type_name(type), type_name(type));
+}
+
+bool has_part_for_short_rows(const Body& body) {
+  const auto is_of_segments = [](const BodyOp& op) {
+    return op.kind == BodyOp::Kind::Reduction && op.reduction.over != Reduction::Over::Row;
+  };
+  const auto is_per_segment = [](const BodyLoad& load) { return load.pattern == AccessPattern::PerSegment; };
+  const auto is_for_segments = [](const BodyStore& store) { return store.extent == Extent::Segment || store.extent == Extent::Channels; };
+  return body.has_short_rows && !c10::isComplexType(body.compute) && !JoinedRows::may_be(body) && !has_moments_over_rows(body) &&
+         std::none_of(body.ops.begin(), body.ops.end(), is_of_segments) &&
+         std::none_of(body.loads.begin(), body.loads.end(), is_per_segment) &&
+         std::none_of(body.stores.begin(), body.stores.end(), is_for_segments);
+}
+
+size_t row_scratch(const Body& body) { return body.by_rows ? RowPasses(body, is_cheap).slots() : 0; }
+
+bool is_written_last(const Body& body, size_t store) {
+  const RowPasses passes(body, is_cheap);
+  return body.stores[store].extent == Extent::Element && passes.pass_of(body.stores[store].value) + 1 == passes.count();
 }
 
 }  // namespace hindcast::codegen::cpu

@@ -1,12 +1,13 @@
 #include "codegen/cuda/row_source.h"
 
 #include "base/format.h"
-#include "codegen/cuda/body_struct.h"
+#include "codegen/cuda/cost_model.h"
 #include "codegen/cuda/entry_text.h"
 #include "codegen/cuda/online_softmax.h"
 #include "codegen/cuda/source.h"
 #include "codegen/fuse/functors.h"
 #include "codegen/fuse/row_passes.h"
+#include "codegen/kernel/body_struct.h"
 
 #include <algorithm>
 
@@ -20,11 +21,15 @@ using Over = Reduction::Over;
 bool is_cheap(const BodyOp&) { return true; }
 bool is_cheap_in_registers(const BodyOp& op) { return op.kind == BodyOp::Kind::OneHot || codegen::is_cheap(op.function); }
 
-std::string struct_in_registers(const Body& body) { return body_struct(body, "BodyInRegisters", {.is_cheap = is_cheap_in_registers}); }
+std::string struct_in_registers(const Body& body) {
+  return body_struct(body, "BodyInRegisters", {.costs = cost_model(), .is_cheap = is_cheap_in_registers});
+}
 // A row in registers is available for each reduction; other rows are read again, so that one pass fewer pays.
-std::string struct_in_memory(const Body& body) { return body_struct(with_online_softmax(body), "BodyInMemory", {.is_cheap = is_cheap}); }
+std::string struct_in_memory(const Body& body) {
+  return body_struct(with_online_softmax(body), "BodyInMemory", {.costs = cost_model(), .is_cheap = is_cheap});
+}
 std::string struct_by_segments(const Body& body) {
-  return body_struct(with_online_softmax(body), "BodyBySegments", {.is_cheap = is_cheap, .by_segments = true});
+  return body_struct(with_online_softmax(body), "BodyBySegments", {.costs = cost_model(), .is_cheap = is_cheap, .by_segments = true});
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
 #include "codegen/cuda/source.h"
 
 #include "base/format.h"
-#include "codegen/cuda/body_struct.h"
+#include "codegen/cuda/cost_model.h"
 #include "codegen/cuda/entry_text.h"
 #include "codegen/cuda/row_source.h"
 #include "codegen/device/indexing.h"
 #include "codegen/fuse/functors.h"
+#include "codegen/kernel/body_struct.h"
 
 #include <algorithm>
 #include <bit>
@@ -23,7 +24,7 @@ bool has_angles(const Body& body) {
 }
 
 std::string sets_source(const Body& body, Entries entries) {
-  std::string text = head_of_text({"dense"}) + body_struct(body, "Body");
+  std::string text = head_of_text({"dense"}) + body_struct(body, "Body", {cost_model()});
   const int most = sets_of_launch(body);
   const auto add = [&](Entry which, int length, int items) {
     if (!entries.has(which)) return;
@@ -42,7 +43,7 @@ std::string pointwise_source(const Body& body, Entries entries) {
   if (entries.has_one_of({Dense, DenseFew, DenseEach})) skeletons.push_back("dense");
   if (entries.has_one_of({Nest, NestEach, NestAny})) skeletons.push_back("nest");
   if (entries.has(Tiles)) skeletons.push_back("tiles");
-  std::string text = head_of_text(skeletons) + body_struct(body, "Body");
+  std::string text = head_of_text(skeletons) + body_struct(body, "Body", {cost_model()});
   const auto add = [&](Entry which, std::string_view argument, const std::string& call, std::string_view bounds = "kThreads") {
     if (entries.has(which)) text += entry_point(name_of(which), argument, bounds, call);
   };

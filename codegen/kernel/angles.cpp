@@ -141,14 +141,14 @@ Ingredients ingredients_of(const Body& body, const std::vector<Operand>& operand
   return found;
 }
 
-std::string far_line(const Body& body, Operand angle, const std::string& value, const std::string& flag) {
+std::string far_line(const Body& body, Operand angle, const std::string& value) {
   const std::string_view type = type_name(body.compute);
   const bool as_it_is = angle.kind != Operand::Kind::Load || body.loads[angle.index].type == body.compute;
-  return format("{} |= !(magnitude_of({}) <= kNearAngle<{}>);\n", flag, as_it_is ? value : format("convert<{}>({})", type, value), type);
+  return format("far |= !(magnitude_of({}) <= kNearAngle<{}>);", as_it_is ? value : format("convert<{}>({})", type, value), type);
 }
 
-std::string far_line(const Body& body, const std::string& bound, const std::string& flag) {
-  return format("{} |= !({} <= 0.99 * kNearAngle<{}>);\n", flag, bound, type_name(body.compute));
+std::string far_line(const Body& body, const std::string& bound) {
+  return format("far |= !({} <= 0.99 * kNearAngle<{}>);", bound, type_name(body.compute));
 }
 
 }  // namespace hindcast::codegen

@@ -34,7 +34,7 @@ struct Ingredients {
 Ingredients ingredients_of(const Body& body, const std::vector<Operand>& operands, c10::function_ref<bool(size_t op)> is_computed);
 
 /// The line `far |= ...;` for an angle, given by its value or by a bound.
-std::string far_line(const Body& body, Operand angle, const std::string& value, const std::string& flag = "far");
-std::string far_line(const Body& body, const std::string& bound, const std::string& flag = "far");
+std::string far_line(const Body& body, Operand angle, const std::string& value);
+std::string far_line(const Body& body, const std::string& bound);
 
 }  // namespace hindcast::codegen

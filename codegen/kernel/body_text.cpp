@@ -50,7 +50,7 @@ std::string name_of(Operand operand) {
     case Operand::Kind::Result:
       return format("v{}", operand.index);
     case Operand::Kind::Product:
-      return "product[i]";
+      return "product";
   }
   return "";
 }
@@ -64,15 +64,6 @@ std::string call_of(const Body& body, size_t op, std::string_view form) {
   std::string args;
   for (const Operand operand : body.ops[op].args) args += (args.empty() ? "" : ", ") + name_of(operand);
   return format("{}{}<{}>({})", body.ops[op].function, form, type_name(body.compute), args);
-}
-
-std::string assignment(const Body& body, size_t op, const CostModel& costs, bool near) {
-  return format("v{} = {}", op, call_of(body, op, form_of(body, op, near, costs)));
-}
-
-std::string block_lines(const std::string& indent, const std::string& count, long length) {
-  return format("{}for (long begin = 0; begin < {}; begin += {}) {{\n{}const long end = begin + {} < {} ? begin + {} : {};\n", indent,
-                count, length, indent, length, count, length, count);
 }
 
 namespace {
@@ -98,24 +89,6 @@ std::string load_from(const Body& body, size_t load, const std::string& place) {
 std::string converted(const Body& body, const BodyStore& store) {
   if (store.type == body.compute) return name_of(store.value);
   return format("convert<{}>({})", type_name(store.type), name_of(store.value));
-}
-
-std::string store_lines(const Body& body, size_t store, size_t first_leaf, bool leaves, const std::string& indent) {
-  const uint32_t count = leaves ? body.stores[store].leaves : 0;
-  const std::string value = converted(body, body.stores[store]);
-  if (count == 0) return format("{}r{}[i] = {};\n", indent, store, value);
-  const std::string_view type = type_name(body.stores[store].type);
-  std::string lines = format("{}const {} w{} = {};\n{}r{}[i] = w{};\n", indent, type, store, value, indent, store, store);
-  for (size_t leaf = first_leaf; leaf < first_leaf + count; ++leaf)
-    lines += format("{}sum{}[i] = convert<{}>(widen(term{}[i]) + widen(w{}));\n", indent, leaf, type, leaf, store);
-  return lines;
-}
-
-std::string scalar_lines(const Body& body) {
-  const std::string_view type = type_name(body.compute);
-  std::string lines;
-  for (uint32_t i = 0; i < body.scalars; ++i) lines += format("  const {} s{} = ({})scalars[{}];\n", type, i, type, i);
-  return lines;
 }
 
 }  // namespace hindcast::codegen

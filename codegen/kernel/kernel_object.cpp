@@ -98,6 +98,14 @@ void load_object(const KernelCompiler& compiler, const std::string& text, const 
   load(object);
 }
 
+std::string object_of(const KernelCompiler& compiler, const std::string& text) {
+  const store::KernelKey key = key_on_disk(compiler, text);
+  if (auto stored = store_on_disk().read(key)) return *std::move(stored);
+  std::string object = compiler.compile(text);
+  store_on_disk().write(key, object);
+  return object;
+}
+
 KernelCounts kernel_counts() {
   const Counters& now = counters();
   return {now.compiled, now.loaded, static_cast<double>(now.compile_ns) * 1e-3};

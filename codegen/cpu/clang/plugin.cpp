@@ -1,6 +1,7 @@
 // libhindcast_clang.so: Clang and LLVM's in-process linker behind the C table of plugin.h. Only the files plugin*.cpp see LLVM.
 //
 //   source -> CompilerInstance + EmitObjAction -> object bytes          (what the kernel store keeps)
+//   prelude -> CompilerInstance + PCHGenerator -> a precompiled header  (so that a compile does not parse the device library)
 //   object bytes -> JITLink -> pages of code in this process, addresses by name
 //
 // JITLink, the linker below ORC's layers, is used without an ExecutionSession: kernels do not refer to each other, so they need
@@ -20,7 +21,10 @@
 #include <clang/CodeGen/CodeGenAction.h>
 #include <clang/Frontend/CompilerInstance.h>
 #include <clang/Frontend/CompilerInvocation.h>
+#include <clang/Frontend/FrontendActions.h>
 #include <clang/Frontend/TextDiagnosticPrinter.h>
+#include <clang/Lex/PreprocessorOptions.h>
+#include <clang/Serialization/ASTWriter.h>
 #include <llvm/ExecutionEngine/JITLink/JITLink.h>
 #include <llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h>
 #include <llvm/Passes/PassPlugin.h>
@@ -62,6 +66,8 @@ namespace jitlink = llvm::jitlink;
 namespace orc = llvm::orc;
 
 constexpr const char* kMainFile = "/kernel.cpp";
+constexpr const char* kPreludeFile = "/prelude.h";
+constexpr const char* kParsedFile = "/prelude.pch";
 
 void write_to(const HindcastClangSink& sink, llvm::StringRef text) { sink.write(sink.context, text.data(), text.size()); }
 
@@ -195,36 +201,77 @@ llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> files_of(const HindcastClangSour
     files->addFile(name, 0, llvm::MemoryBuffer::getMemBufferCopy(view(text), name));
   };
   add(kMainFile, source.text);
+  add(kPreludeFile, source.prelude);
+  add(kParsedFile, source.parsed);
   for (size_t i = 0; i < source.file_count; ++i) add("/" + view(source.files[i].name), source.files[i].text);
   return files;
 }
 
-std::vector<std::string> flags_of(const HindcastClangSource& source) {
+std::vector<std::string> flags_of(const HindcastClangSource& source, const char* file) {
   std::vector<std::string> flags = compiler().flags;
   flags.push_back("-O" + std::to_string(std::min(source.optimisation, 3U)));
-  flags.insert(flags.end(), {"-I", "/", "-emit-obj", "-main-file-name", "kernel.cpp", kMainFile});
+  flags.insert(flags.end(), {"-I", "/", "-emit-obj", "-main-file-name", "kernel.cpp", file});
   return flags;
 }
 
-bool compile_now(const HindcastClangSource& source, llvm::SmallVectorImpl<char>& object, std::string& diagnostics) {
+/// Runs the action on a file.
+bool act(const HindcastClangSource& source, const char* file, bool uses_parsed, clang::FrontendAction& action, std::string& diagnostics,
+         std::unique_ptr<llvm::raw_pwrite_stream> output) {
   clang::CompilerInstance instance;
   llvm::raw_string_ostream text(diagnostics);
   llvm::raw_null_ostream nowhere;
   instance.setVerboseOutputStream(nowhere);  // otherwise "1 error generated." goes to stderr
   instance.createDiagnostics(new clang::TextDiagnosticPrinter(text, &instance.getDiagnosticOpts()), true);
 
-  const std::vector<std::string> flags = flags_of(source);
+  const std::vector<std::string> flags = flags_of(source, file);
   std::vector<const char*> arguments;
   for (const std::string& flag : flags) arguments.push_back(flag.c_str());
   if (!clang::CompilerInvocation::CreateFromArgs(instance.getInvocation(), arguments, instance.getDiagnostics())) return false;
-
+  // What the headers instantiate is instantiated once, not in each kernel.
+  instance.getLangOpts().PCHInstantiateTemplates = true;
+  if (uses_parsed) {
+    clang::PreprocessorOptions& options = instance.getPreprocessorOpts();
+    options.ImplicitPCHInclude = kParsedFile;
+    // Made by this library with the same flags and files: the caller's key has both.
+    options.DisablePCHOrModuleValidation = clang::DisableValidationForModuleKind::PCH;
+  }
   instance.createFileManager(files_of(source));
-  instance.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object));
-  clang::EmitObjAction action;
+  if (output != nullptr) instance.setOutputStream(std::move(output));
   return instance.ExecuteAction(action) && !instance.getDiagnostics().hasErrorOccurred();
 }
 
-int compile(const HindcastClangSource* source, HindcastClangSink object, HindcastClangSink problem) noexcept {
+bool compile_now(const HindcastClangSource& source, llvm::SmallVectorImpl<char>& object, std::string& diagnostics) {
+  clang::EmitObjAction action;
+  return act(source, kMainFile, source.parsed.size != 0, action, diagnostics, std::make_unique<llvm::raw_svector_ostream>(object));
+}
+
+/// GeneratePCHAction, to memory.
+class ParseAction : public clang::ASTFrontendAction {
+ public:
+  llvm::StringRef parsed() const { return {buffer_->Data.data(), buffer_->Data.size()}; }
+
+ protected:
+  std::unique_ptr<clang::ASTConsumer> CreateASTConsumer(clang::CompilerInstance& instance, llvm::StringRef) override {
+    return std::make_unique<clang::PCHGenerator>(instance.getPreprocessor(), instance.getModuleCache(), /*OutputFile=*/"",
+                                                 /*isysroot=*/"", buffer_, instance.getFrontendOpts().ModuleFileExtensions,
+                                                 /*AllowASTWithErrors=*/false, /*IncludeTimestamps=*/false);
+  }
+  clang::TranslationUnitKind getTranslationUnitKind() override { return clang::TU_Prefix; }
+
+ private:
+  std::shared_ptr<clang::PCHBuffer> buffer_ = std::make_shared<clang::PCHBuffer>();
+};
+
+bool parse_now(const HindcastClangSource& source, llvm::SmallVectorImpl<char>& parsed, std::string& diagnostics) {
+  ParseAction action;
+  if (!act(source, kPreludeFile, false, action, diagnostics, nullptr)) return false;
+  parsed.append(action.parsed().begin(), action.parsed().end());
+  return !parsed.empty();
+}
+
+using Produce = bool(const HindcastClangSource& source, llvm::SmallVectorImpl<char>& bytes, std::string& diagnostics);
+
+int produce(Produce* what, const HindcastClangSource* source, HindcastClangSink result, HindcastClangSink problem) {
   compiler();
   if (broken) {
     write_to(problem, "Clang failed beyond repair in an earlier compile of this process");
@@ -239,13 +286,21 @@ int compile(const HindcastClangSource* source, HindcastClangSink object, Hindcas
   escape = &here;
   llvm::SmallVector<char, 0> bytes;
   std::string diagnostics;
-  const bool done = compile_now(*source, bytes, diagnostics);
+  const bool done = what(*source, bytes, diagnostics);
   escape = nullptr;
   if (done)
-    write_to(object, {bytes.data(), bytes.size()});
+    write_to(result, {bytes.data(), bytes.size()});
   else
     write_to(problem, diagnostics.empty() ? "Clang failed without a diagnostic" : llvm::StringRef(diagnostics));
   return done ? 1 : 0;
+}
+
+int compile(const HindcastClangSource* source, HindcastClangSink object, HindcastClangSink problem) noexcept {
+  return produce(compile_now, source, object, problem);
+}
+
+int parse(const HindcastClangSource* source, HindcastClangSink parsed, HindcastClangSink problem) noexcept {
+  return produce(parse_now, source, parsed, problem);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -352,7 +407,7 @@ void unload(void* handle) noexcept {
 
 const char* identity() noexcept { return compiler().identity.c_str(); }
 
-constexpr HindcastClangTable kTable = {kHindcastClangVersion, identity, compile, load, find, unload};
+constexpr HindcastClangTable kTable = {kHindcastClangVersion, identity, compile, parse, load, find, unload};
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 
 extern "C" {
 
-enum { kHindcastClangVersion = 2 };
+enum { kHindcastClangVersion = 3 };
 
 typedef struct HindcastClangText {
   const char* data;
@@ -27,6 +27,10 @@ typedef struct HindcastClangSource {
   const HindcastClangFile* files;
   size_t file_count;
   uint32_t optimisation;  // 0 to 3
+  /// Includes that `text` may have, and their bytes from parse() with the same files and options: a compile does not parse them again. Both
+  /// may be empty.
+  HindcastClangText prelude;
+  HindcastClangText parsed;
 } HindcastClangSource;
 
 /// Receives a result: called once, before the function that it was passed to returns.
@@ -45,6 +49,9 @@ typedef struct HindcastClangTable {
 
   /// Compiles C++ to the bytes of an object file for this machine.
   int (*compile)(const HindcastClangSource* source, HindcastClangSink object, HindcastClangSink problem);
+
+  /// Parses `prelude`, to the bytes that a compile takes as `parsed`.
+  int (*parse)(const HindcastClangSource* source, HindcastClangSink parsed, HindcastClangSink problem);
 
   /// Makes an object's functions callable. They may call libm, and memcpy, memmove, memset and memcmp.
   int (*load)(HindcastClangText object, void** loaded, HindcastClangSink problem);

@@ -133,8 +133,9 @@ TEST(Reproducer, ItsProgramRunsKernelsByRowsOfSeveralChannels) {
   ASSERT_TRUE(compile_main(folder)) << contents_of(folder / "main.cpp");
   EXPECT_EQ(run(folder), 0) << contents_of(folder / "main.cpp");
   std::string text = contents_of(folder / "kernel.cpp");
-  const std::string sum = "segment * segment_strides[";
-  text.insert(text.rfind("+=", text.find("  for (long segment", text.find(sum))) + 2, " 2 *");
+  const size_t added = text.find(", ", text.find("at.add_to_channel("));
+  ASSERT_NE(added, std::string::npos) << text;
+  text.insert(added + 2, "2 * ");
   std::ofstream(folder / "kernel.cpp") << text;
   EXPECT_EQ(run(folder), 1) << text;
 }
@@ -163,7 +164,7 @@ TEST(Reproducer, ItsProgramLooksAtBothPartsOfComplexNumbers) {
   ASSERT_TRUE(compile_main(folder)) << contents_of(folder / "main.cpp");
   EXPECT_EQ(run(folder), 0) << contents_of(folder / "main.cpp");
   std::string text = contents_of(folder / "kernel.cpp");
-  const std::string stored = "r0[i] = ";
+  const std::string stored = "at.store(Index<0>(), ";
   text.insert(text.find(stored) + stored.size(), "conj<complex64>(");
   text.insert(text.find(';', text.find(stored)), ")");
   std::ofstream(folder / "kernel.cpp") << text;

@@ -121,7 +121,7 @@ TEST(Fuse, ComplexNumbersAndRealOnesAreTwoKernels) {
   EXPECT_EQ(groups[1].body.compute, at::kFloat);
 }
 
-TEST(Source, IsTwoLoopsOverOneBody) {
+TEST(Source, IsASkeletonOverABody) {
   codegen::Body body;
   body.loads = {{at::kFloat, codegen::AccessPattern::Broadcast}, {at::kFloat, codegen::AccessPattern::Dense}};
   body.scalars = 1;
@@ -129,22 +129,39 @@ TEST(Source, IsTwoLoopsOverOneBody) {
   body.ops = {{"tanh_backward", {{Operand::Kind::Load, 0}, {Operand::Kind::Load, 1}}},
               {"mul", {{Operand::Kind::Result, 0}, {Operand::Kind::Scalar, 0}}}};
   body.stores = {{{Operand::Kind::Result, 1}}};
-  EXPECT_EQ(codegen::cpu::source_of(body), R"(#include "codegen/device/ops.h"
+  EXPECT_EQ(codegen::cpu::source_of(body), R"(#include "codegen/device/skeletons/cpu/dense.h"
 using namespace hindcast::device;
 
-extern "C" void dense(char* const* pointers, const double* scalars, long count) {
-  const float s0 = (float)scalars[0];
-  const float x0 = *(const float*)pointers[0];
-  const float* p1 = (const float*)pointers[1];
-  float* r0 = (float*)pointers[2];
-#pragma clang loop vectorize(assume_safety)
-  for (long i = 0; i < count; ++i) {
-    const float x1 = p1[i];
+struct Body {
+  using Compute = float;
+  using Real = float;
+  using Loads = Types<Load<float, Along::Broadcast>, Load<float>>;
+  using Stores = Types<Store<float>>;
+  static constexpr int kScalars = 1;
+  struct Row {
+    float s0;
+    float x0;
+  };
+  template <class At>
+  static HC_DEVICE_MEMBER void begin(Row& row, const At& at) {
+    const float s0 = at.scalar(0);
+    row.s0 = s0;
+    const float x0 = at.load(Index<0>());
+    row.x0 = x0;
+  }
+  template <class At>
+  static HC_DEVICE_MEMBER void element(const Row& row, const At& at) {
+    const auto x0 = row.x0;
+    const auto s0 = row.s0;
+    const float x1 = at.load(Index<1>());
     const float v0 = tanh_backward<float>(x0, x1);
     const float v1 = mul<float>(v0, s0);
-    r0[i] = v1;
+    at.store(Index<0>(), v1);
   }
-}
+  static constexpr AnglesToCheck kAnglesToCheck = AnglesToCheck::None;
+};
+
+extern "C" void dense(char* const* pointers, const double* scalars, long count) { run_dense<Body>(pointers, scalars, count); }
 )");
 }
 

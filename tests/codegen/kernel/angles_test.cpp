@@ -355,111 +355,104 @@ TEST(ComputedAnglesText, OfWhatIsNearIsOneLoop) {
   }
 }
 
-TEST(ComputedAnglesText, LooksAtTheNextBlock) {
+TEST(ComputedAnglesText, AreComputedTwice) {
   Body body = body_of(at::kFloat, {AccessPattern::Dense, AccessPattern::Dense, AccessPattern::Dense},
                       {{"add", {load(0), load(1)}}, {"cos", {result(0)}}, {"mul", {result(1), load(2)}}});
   body.stores = {{result(2)}};
-  EXPECT_EQ(codegen::cpu::source_of(body), R"(#include "codegen/device/ops.h"
+  EXPECT_EQ(codegen::cpu::source_of(body), R"(#include "codegen/device/skeletons/cpu/dense.h"
 using namespace hindcast::device;
 
-extern "C" void dense(char* const* pointers, const double* scalars, long count) {
-  const float* p0 = (const float*)pointers[0];
-  const float* p1 = (const float*)pointers[1];
-  const float* p2 = (const float*)pointers[2];
-  float* r0 = (float*)pointers[3];
-  int far = 0;
-  const int still_far = far;
-  long ahead = 0;
-  for (long begin = 0; begin < count; begin += 256) {
-  const long end = begin + 256 < count ? begin + 256 : count;
-  if (ahead == 0) {
-  far = still_far;
-  for (long i = begin; i < end; ++i) {
-    {
-      const float x0 = p0[i];
-      const float x1 = p1[i];
-      const float v0 = add<float>(x0, x1);
-      far |= !(magnitude_of(v0) <= kNearAngle<float>);
-    }
+struct Body {
+  using Compute = float;
+  using Real = float;
+  using Loads = Types<Load<float>, Load<float>, Load<float>>;
+  using Stores = Types<Store<float>>;
+  static constexpr int kScalars = 0;
+  struct Row {
+  };
+  template <class At>
+  static HC_DEVICE_MEMBER void begin(Row& row, const At& at) {
   }
-  }
-  ahead = !far && end + 256 <= count ? 256 : 0;
-  int next = 0;
-  if (!far) {
-#pragma clang loop vectorize(assume_safety)
-  for (long i = begin; i < end; ++i) {
-    {
-      const float x0 = p0[i + ahead];
-      const float x1 = p1[i + ahead];
-      const float v0 = add<float>(x0, x1);
-      next |= !(magnitude_of(v0) <= kNearAngle<float>);
-    }
-    const float x0 = p0[i];
-    const float x1 = p1[i];
-    const float x2 = p2[i];
+  template <class At>
+  static HC_DEVICE_MEMBER void element(const Row& row, const At& at) {
+    const float x0 = at.load(Index<0>());
+    const float x1 = at.load(Index<1>());
+    const float x2 = at.load(Index<2>());
     const float v0 = add<float>(x0, x1);
-    const float v1 = cos_near<float>(v0);
+    const float v1 = At::kNear ? cos_near<float>(v0) : cos<float>(v0);
     const float v2 = mul<float>(v1, x2);
-    r0[i] = v2;
+    at.store(Index<0>(), v2);
   }
-  } else {
-#pragma clang loop vectorize(assume_safety)
-  for (long i = begin; i < end; ++i) {
-    const float x0 = p0[i];
-    const float x1 = p1[i];
-    const float x2 = p2[i];
+  static constexpr AnglesToCheck kAnglesToCheck = AnglesToCheck::Computed;
+  template <class At>
+  static HC_DEVICE_MEMBER int far_before(const Row& row, const At& at) {
+    int far = 0;
+    return far;
+  }
+  template <class At>
+  static HC_DEVICE_MEMBER int far(const Row& row, const At& at) {
+    int far = 0;
+    const float x0 = at.load(Index<0>());
+    const float x1 = at.load(Index<1>());
     const float v0 = add<float>(x0, x1);
-    const float v1 = cos<float>(v0);
-    const float v2 = mul<float>(v1, x2);
-    r0[i] = v2;
+    far |= !(magnitude_of(v0) <= kNearAngle<float>);
+    return far;
   }
-  }
-  far = next;
-  }
-}
+};
+
+extern "C" void dense(char* const* pointers, const double* scalars, long count) { run_dense<Body>(pointers, scalars, count); }
 )");
 }
 
 // A load is available: reading it twice costs nothing.
-TEST(ComputedAnglesText, OfLoadsAreLookedAtBlockByBlock) {
+TEST(ComputedAnglesText, OfLoadsAreOnlyLoaded) {
   Body body = body_of(at::kFloat, {AccessPattern::Dense, AccessPattern::Broadcast},
                       {{"cos", {load(0)}}, {"sin", {load(1)}}, {"mul", {result(0), result(1)}}});
   body.stores = {{result(2)}};
-  EXPECT_EQ(codegen::cpu::source_of(body), R"(#include "codegen/device/ops.h"
+  EXPECT_EQ(codegen::cpu::source_of(body), R"(#include "codegen/device/skeletons/cpu/dense.h"
 using namespace hindcast::device;
 
-extern "C" void dense(char* const* pointers, const double* scalars, long count) {
-  const float* p0 = (const float*)pointers[0];
-  const float x1 = *(const float*)pointers[1];
-  float* r0 = (float*)pointers[2];
-  for (long begin = 0; begin < count; begin += 1024) {
-  const long end = begin + 1024 < count ? begin + 1024 : count;
-  int far = 0;
-  far |= !(magnitude_of(x1) <= kNearAngle<float>);
-  for (long i = begin; i < end; ++i) {
-    far |= !(magnitude_of(p0[i]) <= kNearAngle<float>);
+struct Body {
+  using Compute = float;
+  using Real = float;
+  using Loads = Types<Load<float>, Load<float, Along::Broadcast>>;
+  using Stores = Types<Store<float>>;
+  static constexpr int kScalars = 0;
+  struct Row {
+    float x1;
+  };
+  template <class At>
+  static HC_DEVICE_MEMBER void begin(Row& row, const At& at) {
+    const float x1 = at.load(Index<1>());
+    row.x1 = x1;
   }
-  if (!far) {
-#pragma clang loop vectorize(assume_safety)
-  for (long i = begin; i < end; ++i) {
-    const float x0 = p0[i];
-    const float v0 = cos_near<float>(x0);
-    const float v1 = sin_near<float>(x1);
+  template <class At>
+  static HC_DEVICE_MEMBER void element(const Row& row, const At& at) {
+    const auto x1 = row.x1;
+    const float x0 = at.load(Index<0>());
+    const float v0 = At::kNear ? cos_near<float>(x0) : cos<float>(x0);
+    const float v1 = At::kNear ? sin_near<float>(x1) : sin<float>(x1);
     const float v2 = mul<float>(v0, v1);
-    r0[i] = v2;
+    at.store(Index<0>(), v2);
   }
-  } else {
-#pragma clang loop vectorize(assume_safety)
-  for (long i = begin; i < end; ++i) {
-    const float x0 = p0[i];
-    const float v0 = cos<float>(x0);
-    const float v1 = sin<float>(x1);
-    const float v2 = mul<float>(v0, v1);
-    r0[i] = v2;
+  static constexpr AnglesToCheck kAnglesToCheck = AnglesToCheck::Loaded;
+  template <class At>
+  static HC_DEVICE_MEMBER int far_before(const Row& row, const At& at) {
+    const auto x1 = row.x1;
+    int far = 0;
+    far |= !(magnitude_of(x1) <= kNearAngle<float>);
+    return far;
   }
+  template <class At>
+  static HC_DEVICE_MEMBER int far(const Row& row, const At& at) {
+    int far = 0;
+    const float x0 = at.load(Index<0>());
+    far |= !(magnitude_of(x0) <= kNearAngle<float>);
+    return far;
   }
-  }
-}
+};
+
+extern "C" void dense(char* const* pointers, const double* scalars, long count) { run_dense<Body>(pointers, scalars, count); }
 )");
 }
 

@@ -1,18 +1,18 @@
-#include "codegen/cuda/body_struct.h"
+#include "codegen/kernel/body_struct.h"
 
 #include "base/check.h"
 #include "base/format.h"
-#include "codegen/cuda/cost_model.h"
 #include "codegen/fuse/functors.h"
 #include "codegen/kernel/angles.h"
 #include "codegen/kernel/body_text.h"
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <vector>
 
-namespace hindcast::codegen::cuda {
+namespace hindcast::codegen {
 namespace {
 
 using base::format;
@@ -94,8 +94,13 @@ class Reductions {
 
 class Writer {
  public:
-  Writer(const Body& body, const RowStyle& style)
-      : body_(body), by_segments_(style.by_segments), passes_(body, style.is_cheap), type_(type_name(body.compute)) {}
+  Writer(const Body& body, const BodyStyle& style)
+      : body_(body),
+        style_(style),
+        by_segments_(style.by_segments),
+        has_row_(body.by_rows || style.by_blocks),
+        passes_(body, style.is_cheap),
+        type_(type_name(body.compute)) {}
 
   std::string run(const std::string& name) {
     text_ = format("struct {} {{\n{}", name, types());
@@ -115,31 +120,50 @@ class Writer {
       add(loads, format("Load<{}{}>", type_name(load.type), along));
     }
     for (const std::string& store : stores()) add(all_stores, store);
-    return format(
+    std::string text = format(
         "  using Compute = {};\n"
         "  using Real = {};\n"
         "  using Loads = Types<{}>;\n"
         "  using Stores = Types<{}>;\n"
         "  static constexpr int kScalars = {};\n",
         type_, type_name(c10::toRealValueType(body_.compute)), loads, all_stores, body_.scalars);
+    if (const auto& product = body_.product) {
+      text += format("  using Product = {};\n  static constexpr bool kIsATransposed = {}, kIsBTransposed = {};\n", type_name(product->type),
+                     product->is_a_transposed, product->is_b_transposed);
+    }
+    return text;
   }
 
   void write_elements() {
-    begin_function("element");
-    fetch_all();
+    if (has_row_) {
+      text_ += "  struct Row {\n" + fields_of_row() + "  };\n";
+      begin_of_row();
+    }
+    begin_function("element", parameters_of_element());
+    for (uint32_t i = 0; i < body_.scalars && !has_row_; ++i) fetch_scalar(i);
+    for (const size_t load : loads_that([&](size_t load) { return !has_row_ || is_dense(load); })) fetch_load(load);
+    if (body_.product) line(format("const {} product = at.product();", type_));
     for (size_t i = 0; i < body_.ops.size(); ++i) write_op(i);
-    for (size_t i = 0; i < body_.stores.size(); ++i) line(format("at.store({}, {});", index(i), converted(body_, body_.stores[i])));
+    for (size_t i = 0; i < body_.stores.size(); ++i) {
+      fetch(body_.stores[i].value);
+      line(format("at.store({}, {});", index(i), converted(body_, body_.stores[i])));
+    }
     end_function(2);
+    if (style_.by_blocks && !body_.product) check_angles(2, angles_of(body_));
   }
-  // Scalars and loads of a body that is not by rows.
-  void fetch_all() {
-    for (uint32_t i = 0; i < body_.scalars; ++i) line(format("const {} s{} = at.scalar({});", type_, i, i));
-    for (size_t i = 0; i < body_.loads.size(); ++i) line(load_from(body_, i, format("at.load({})", index(i))));
+  void fetch_scalar(uint32_t scalar) { line(format("const {} s{} = at.scalar({});", type_, scalar, scalar)); }
+  void fetch_load(size_t load) { line(load_from(body_, load, format("at.load({})", index(load)))); }
+  std::string parameters_of_element() const {
+    return by_segments_ ? "const Row& row, const Segment& segment, " : has_row_ ? "const Row& row, " : "";
   }
 
   void write_rows() {
     text_ += format("  static constexpr int kKept = {};\n", passes_.slots());
+    if (style_.by_blocks) {
+      text_ += format("  static constexpr bool kGoesBySegments = {}, kHasNumbersOfSegments = {};\n", by_segments_, passes_.has_segments());
+    }
     text_ += "  struct Row {\n" + fields_of_row() + "  };\n";
+    if (style_.has_short_rows) numbers_of_several_rows();
     begin_of_row();
     std::string passes;
     for (size_t pass = 0; pass < passes_.count(); ++pass) {
@@ -198,25 +222,51 @@ class Writer {
     }
     return stores;
   }
+  static Operand operand_of_load(size_t load) { return {Operand::Kind::Load, static_cast<uint32_t>(load)}; }
+  bool is_broadcast(size_t load) const { return body_.loads[load].pattern == AccessPattern::Broadcast; }
   bool is_dense(size_t load) const { return body_.loads[load].pattern == AccessPattern::Dense; }
+  bool is_of_rows(size_t op) const { return body_.by_rows && passes_.is_of_rows(op); }
+  bool is_of_elements(size_t pass, size_t op) const { return passes_.computes(pass, op) && !(by_segments_ && passes_.is_of_segments(op)); }
   bool is_per_segment(size_t load) const { return body_.loads[load].pattern == AccessPattern::PerSegment; }
 
   std::string fields_of_row() const {
     std::string fields;
     for (uint32_t i = 0; i < body_.scalars; ++i) fields += format("    {} s{};\n", type_, i);
     for (size_t i = 0; i < body_.loads.size(); ++i) {
-      if (body_.loads[i].pattern == AccessPattern::Broadcast) fields += format("    {} x{};\n", type_of_load(body_, i), i);
+      if (is_broadcast(i)) fields += format("    {} x{};\n", type_of_load(body_, i), i);
     }
     for (size_t i = 0; i < body_.ops.size(); ++i) {
-      if (passes_.is_of_rows(i)) fields += format("    {} v{};\n", type_, i);
+      if (is_of_rows(i)) fields += format("    {} v{};\n", type_, i);
     }
     return fields;
   }
 
+  // By row, so that vectors of rows load and store them. Scalars and loads are read anew.
+  void numbers_of_several_rows() {
+    const auto numbers = ops_that([&](size_t op) { return is_of_rows(op); });
+    const auto loads = loads_that([&](size_t load) { return is_broadcast(load); });
+    text_ += "  template <int kRows>\n  struct SeveralRows {\n";
+    for (const size_t op : numbers) text_ += format("    {} v{}[kRows];\n", type_, op);
+    text_ += "    template <class At>\n    HC_DEVICE_MEMBER Row get(const At& at, long number) const {\n      Row row;\n";
+    for (uint32_t i = 0; i < body_.scalars; ++i) text_ += format("      row.s{} = at.scalar({});\n", i, i);
+    for (const size_t load : loads)
+      text_ += format("      {}\n      row.x{} = x{};\n", load_from(body_, load, format("at.load({})", index(load))), load, load);
+    for (const size_t op : numbers) text_ += format("      row.v{} = v{}[number];\n", op, op);
+    text_ += "      return row;\n    }\n    HC_DEVICE_MEMBER void set(const Row& row, long number) {\n";
+    for (const size_t op : numbers) text_ += format("      v{}[number] = row.v{};\n", op, op);
+    text_ += "    }\n  };\n";
+    std::vector<size_t> stores;
+    for (size_t i = 0; i < body_.stores.size(); ++i) {
+      if (body_.stores[i].extent == Extent::Row) stores.push_back(i);
+    }
+    text_ += format("  using RowLoads = {};\n  using RowStores = {};\n",
+                    indices(loads_that([&](size_t load) { return is_broadcast(load); })), indices(stores));
+  }
+
   // Functions are written as lines that compute names, and before them lines that fetch the names of the row and the segment that they
   // read.
-  void begin_function(const std::string& name, const std::string& parameters = "") {
-    head_ = format("template <class At>\nstatic HC_DEVICE_MEMBER void {}({}const At& at) {{\n", name, parameters);
+  void begin_function(const std::string& name, const std::string& parameters = "", std::string_view result = "void") {
+    head_ = format("template <class At>\nstatic HC_DEVICE_MEMBER {} {}({}const At& at) {{\n", result, name, parameters);
     fetched_.clear();
     fetches_.clear();
     lines_.clear();
@@ -231,12 +281,12 @@ class Writer {
   }
   void line(const std::string& text) { lines_ += "  " + text + "\n"; }
   void fetch(Operand operand) {
-    if (!body_.by_rows) return;
+    if (!has_row_) return;
     const std::string name = codegen::name_of(operand);
     const bool is_load = operand.kind == Operand::Kind::Load, is_result = operand.kind == Operand::Kind::Result;
     const bool is_of_row = operand.kind == Operand::Kind::Scalar ||
                            (is_load && body_.loads[operand.index].pattern == AccessPattern::Broadcast) ||
-                           (is_result && passes_.is_of_rows(operand.index));
+                           (is_result && is_of_rows(operand.index));
     const bool is_of_segment =
         by_segments_ && ((is_load && is_per_segment(operand.index)) || (is_result && passes_.is_of_segments(operand.index)));
     if ((!is_of_row && !is_of_segment) || !fetched_.insert(name).second) return;
@@ -244,24 +294,87 @@ class Writer {
   }
   // The name is computed here, not fetched.
   void is_here(const std::string& name) { fetched_.insert(name); }
-  void write_op(size_t op) {
+  void write_op(size_t op, bool near = false) {
     const BodyOp& of = body_.ops[op];
     for (const Operand operand : of.args) fetch(operand);
     is_here(format("v{}", op));
     if (of.kind == BodyOp::Kind::OneHot) {
       line(format("const {} v{} = {};", type_, op, one_hot_of(of, "at.column()", type_)));
     } else {
-      line(format("const {} v{} = {};", type_, op, expression(op)));
+      line(format("const {} v{} = {};", type_, op, near ? call_of(body_, op, form_of(body_, op, true, style_.costs)) : expression(op)));
     }
   }
+  void read_slot(size_t op) { line(format("const {} v{} = at.kept({});", type_, op, index(passes_.slot(op)))); }
   // A sin, cos or tan has two forms, unless its angle is known to be near 0 (codegen/kernel/angles.h).
   std::string expression(size_t op) const {
     const BodyOp& of = body_.ops[op];
     const auto call = [&](std::string_view form) { return call_of(body_, op, form); };
     const bool is_of_angle = takes_angle(of.function) && of.args[0].kind != Operand::Kind::Scalar;
-    const std::string_view form = form_of(body_, op, /*near=*/false, cost_model());
-    if (!is_of_angle || form == "_near") return call(form);
-    return format("is_near({}) ? {} : {}", codegen::name_of(of.args[0]), call("_near"), call(form));
+    const std::string_view form = form_of(body_, op, /*near=*/false, style_.costs);
+    // The number of a row or a segment is in no block that was checked.
+    const bool is_number = is_of_rows(op) || (by_segments_ && passes_.is_of_segments(op));
+    if (!is_of_angle || form == "_near" || (style_.by_blocks && is_number)) return call(form);
+    const std::string is_near = style_.by_blocks ? "At::kNear" : format("is_near({})", codegen::name_of(of.args[0]));
+    return format("{} ? {} : {}", is_near, call("_near"), call(form));
+  }
+
+  // Functions that return whether an angle is far: one of those that are the same for all elements, and one of an element's. `pass`: of a
+  // body by rows.
+  void check_angles(size_t indent, const Angles& angles, std::optional<size_t> pass = std::nullopt) {
+    text_ += format("{}static constexpr AnglesToCheck kAnglesToCheck = AnglesToCheck::{};\n", space(indent),
+                    angles.empty()           ? "None"
+                    : angles.results.empty() ? "Loaded"
+                                             : "Computed");
+    if (angles.empty()) return;
+    const auto write = [&](const std::string& name, auto write_checks) {
+      begin_function(name, parameters_of_element(), "int");
+      line("int far = 0;");
+      write_checks();
+      line("return far;");
+      end_function(indent);
+    };
+    const auto is_wanted = [&](size_t load) { return std::find(angles.loads.begin(), angles.loads.end(), load) != angles.loads.end(); };
+    write("far_before", [&] {
+      for (const size_t load : loads_that([&](size_t load) { return is_wanted(load) && !is_dense(load); })) {
+        fetch(operand_of_load(load));
+        line(far_line(body_, operand_of_load(load), codegen::name_of(operand_of_load(load))));
+      }
+      if (!angles.bounds.empty()) fetch_numbers();
+      for (const std::string& bound : angles.bounds) line(far_line(body_, bound));
+    });
+    write("far", [&] {
+      const Ingredients parts = ingredients_of(body_, angles.results, [&](size_t op) { return !pass || is_of_elements(*pass, op); });
+      for (const size_t load : loads_that([&](size_t load) { return is_dense(load) && (is_wanted(load) || parts.loads[load]); })) {
+        fetch_load(load);
+        if (is_wanted(load)) line(far_line(body_, operand_of_load(load), codegen::name_of(operand_of_load(load))));
+      }
+      // The near forms: if one of them gets a far angle and returns a wrong value, that angle itself has been found to be far.
+      for (const size_t op : ops_that([&](size_t op) { return parts.ops[op]; })) {
+        if (pass && passes_.reads_slot(*pass, op)) {
+          read_slot(op);
+        } else if (!pass || is_of_elements(*pass, op)) {
+          write_op(op, /*near=*/true);
+        }
+      }
+      for (const Operand angle : angles.results) {
+        fetch(angle);
+        line(far_line(body_, angle, codegen::name_of(angle)));
+      }
+    });
+  }
+  // What a bound of angles may read.
+  void fetch_numbers() {
+    for (uint32_t i = 0; i < body_.scalars; ++i) fetch({Operand::Kind::Scalar, i});
+    for (const size_t load : loads_that([&](size_t load) { return is_broadcast(load); })) fetch(operand_of_load(load));
+  }
+  // Of one pass of a body by rows, and all angles that it loads.
+  Angles angles_of_pass(size_t pass) const {
+    Angles angles = angles_of(body_, [&](size_t op) { return is_of_elements(pass, op); });
+    angles.loads.clear();
+    for (const size_t load : angles_of(body_).loads) {
+      if (passes_.loads(pass, load) || body_.loads[load].pattern == AccessPattern::Broadcast) angles.loads.push_back(load);
+    }
+    return angles;
   }
   void write_result(const Reductions& reductions, size_t op, std::string_view reduced) {
     is_here(format("v{}", op));
@@ -271,13 +384,13 @@ class Writer {
   void begin_of_row() {
     begin_function("begin", "Row& row, ");
     for (uint32_t i = 0; i < body_.scalars; ++i) {
-      line(format("const {} s{} = at.scalar({});", type_, i, i));
+      fetch_scalar(i);
       line(format("row.s{} = s{};", i, i));
       is_here(format("s{}", i));
     }
     for (size_t i = 0; i < body_.loads.size(); ++i) {
-      if (body_.loads[i].pattern != AccessPattern::Broadcast) continue;
-      line(load_from(body_, i, format("at.load({})", index(i))));
+      if (!is_broadcast(i)) continue;
+      fetch_load(i);
       line(format("row.x{} = x{};", i, i));
       is_here(format("x{}", i));
     }
@@ -296,7 +409,7 @@ class Writer {
   // Those that can be computed before the pass.
   void numbers_of_row(size_t pass) {
     for (size_t i = 0; i < body_.ops.size(); ++i) {
-      if (!passes_.is_of_rows(i) || body_.ops[i].reduces_row() || passes_.pass_of(i) != pass) continue;
+      if (!is_of_rows(i) || body_.ops[i].reduces_row() || passes_.pass_of(i) != pass) continue;
       write_op(i);
       line(format("row.v{} = v{};", i, i));
     }
@@ -329,19 +442,19 @@ class Writer {
     }
     numbers_of_row(pass + 1);
     end_function(4);
+    if (style_.by_blocks) check_angles(4, angles_of_pass(pass), pass);
     text_ += "  };\n";
   }
 
   void write_element(size_t pass, const Reductions& of_row, const Reductions& of_segment) {
-    begin_function("element", by_segments_ ? "const Row& row, const Segment& segment, " : "const Row& row, ");
+    begin_function("element", parameters_of_element());
     for (size_t i = 0; i < body_.loads.size(); ++i) {
-      if (passes_.loads(pass, i) && (is_dense(i) || (is_per_segment(i) && !by_segments_)))
-        line(load_from(body_, i, format("at.load({})", index(i))));
+      if (passes_.loads(pass, i) && (is_dense(i) || (is_per_segment(i) && !by_segments_))) fetch_load(i);
     }
     for (size_t i = 0; i < body_.ops.size(); ++i) {
       const size_t slot = passes_.slot(i);
-      if (passes_.reads_slot(pass, i)) line(format("const {} v{} = at.kept({});", type_, i, index(slot)));
-      if (!passes_.computes(pass, i) || (by_segments_ && passes_.is_of_segments(i))) continue;
+      if (passes_.reads_slot(pass, i)) read_slot(i);
+      if (!is_of_elements(pass, i)) continue;
       write_op(i);
       if (passes_.fills_slot(pass, i)) line(format("at.keep({}, v{});", index(slot), i));
     }
@@ -381,7 +494,7 @@ class Writer {
     };
     begin_function("begin_segment", "const Row& row, Segment& segment, ");
     for (const size_t load : loads) {
-      line(load_from(body_, load, format("at.load({})", index(load))));
+      fetch_load(load);
       line(format("segment.x{} = x{};", load, load));
       is_here(format("x{}", load));
     }
@@ -406,7 +519,8 @@ class Writer {
   }
 
   const Body& body_;
-  const bool by_segments_;
+  const BodyStyle style_;
+  const bool by_segments_, has_row_;
   const RowPasses passes_;
   const std::string type_;
   std::string text_;
@@ -416,6 +530,6 @@ class Writer {
 
 }  // namespace
 
-std::string body_struct(const Body& body, const std::string& name, const RowStyle& style) { return Writer(body, style).run(name); }
+std::string body_struct(const Body& body, const std::string& name, const BodyStyle& style) { return Writer(body, style).run(name); }
 
-}  // namespace hindcast::codegen::cuda
+}  // namespace hindcast::codegen
