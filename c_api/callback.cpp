@@ -2,9 +2,12 @@
 
 #include "c_api/boundary.h"
 
+#include <c10/util/ScopeExit.h>
+
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace hindcast::c_api {
 namespace {
@@ -56,7 +59,9 @@ std::vector<at::Tensor> Callback::operator()(const std::vector<at::Tensor>& inpu
   pointers.reserve(inputs.size());
   for (const at::Tensor& input : inputs) pointers.push_back(const_cast<at::Tensor*>(&input));
   Outputs outputs(output_count_, pointers);
-  callbacks_error().clear();
+  // A callback may call another function after it has set its own error.
+  std::string outer = std::exchange(callbacks_error(), {});
+  const auto restore = c10::make_scope_exit([&] { callbacks_error() = std::move(outer); });
   const int32_t status = function_(user_data_, pointers.data(), pointers.size(), outputs.data(), output_count_);
   if (status != 0) {
     const std::string& text = callbacks_error();

@@ -138,7 +138,7 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
   std::vector<c10::IValue> inputs = take_arguments(op, *stack);
   for (c10::IValue& input : inputs) {
-    if (input.isTensor()) input = TracingTensor::with_its_size(input.toTensor());
+    if (input.isTensor()) input = TracingTensor::with_its_number(input.toTensor());
   }
   const std::vector<c10::IValue> given = inputs;
   note_lost_history(inputs);

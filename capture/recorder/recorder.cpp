@@ -226,6 +226,8 @@ Arg Recorder::make_arg(const c10::IValue& value) {
   } else if (value.isSymFloat()) {
     arg.kind = Arg::Kind::Float;
     arg.exprs = {graph_.symbols->expr_of(value.toSymFloat())};
+  } else if (value.isSymBool()) {
+    arg.constant = value.toSymBool().guard_bool(__FILE__, __LINE__);
   } else {
     arg.constant = value;
   }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <optional>
 
 namespace hindcast::capture {
@@ -102,16 +103,33 @@ TracingTensor::Symbols which_symbols(const std::vector<c10::SymInt>& sizes) {
 
 void TracingTensor::give_numbers_to(const Interpreter& which) { interpreter.store(&which, std::memory_order_release); }
 
-at::Tensor TracingTensor::with_its_size(const at::Tensor& tensor) {
-  // The bindings keep the symbol in an attribute of the Python object.
-  constexpr int64_t kPlaceholder = 7777777;
+namespace {
+
+// The bindings keep the symbol in an attribute of the Python object.
+bool may_be_placeholder(const at::Tensor& number) {
+  constexpr int64_t kOfInteger = 7777777;
+  const void* const data = number.const_data_ptr();
+  switch (number.scalar_type()) {
+    case at::kLong:
+      return *static_cast<const int64_t*>(data) == kOfInteger;
+    case at::kDouble:
+      return std::isnan(*static_cast<const double*>(data));
+    case at::kBool:
+      return *static_cast<const bool*>(data);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+at::Tensor TracingTensor::with_its_number(const at::Tensor& tensor) {
   const auto* const python = interpreter.load(std::memory_order_acquire);
-  if (python == nullptr || !tensor.defined() || tensor.dim() != 0 || tensor.scalar_type() != at::kLong) return tensor;
-  if (!tensor.unsafeGetTensorImpl()->is_wrapped_number() || get(tensor) != nullptr) return tensor;
-  if (*static_cast<const int64_t*>(tensor.const_data_ptr()) != kPlaceholder) return tensor;
-  at::Tensor size = at::detail::scalar_tensor_static(python->size_in_place_of(tensor), at::kLong, at::kCPU);
-  size.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return size;
+  if (python == nullptr || !tensor.defined() || tensor.dim() != 0) return tensor;
+  if (!tensor.unsafeGetTensorImpl()->is_wrapped_number() || get(tensor) != nullptr || !may_be_placeholder(tensor)) return tensor;
+  at::Tensor number = at::detail::scalar_tensor_static(python->number_in_place_of(tensor), tensor.scalar_type(), at::kCPU);
+  number.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return number;
 }
 
 // Code that wants the memory calls this first: a formula that may continue unrecorded then gets the memory.

@@ -57,12 +57,12 @@ class TracingTensor final : public c10::TensorImpl {
   struct Interpreter {
     bool (*is_asking)();                                              // whether it asks for something now
     Symbols (*takes_symbols)(const std::vector<c10::SymInt>& sizes);  // which of these sizes, which it asks for, may be symbols
-    int64_t (*size_in_place_of)(const at::Tensor& number);            // the size for which PyTorch passes a placeholder
+    at::Scalar (*number_in_place_of)(const at::Tensor& placeholder);  // the number for which PyTorch passes a placeholder
   };
   /// `interpreter` must live as long as the process.
   static void give_numbers_to(const Interpreter& interpreter);
-  /// A number with the size itself where PyTorch's bindings pass a placeholder for a symbolic operand (`x * n`); otherwise `tensor`.
-  static at::Tensor with_its_size(const at::Tensor& tensor);
+  /// The number itself where PyTorch's bindings pass a placeholder for a symbolic operand (`x * n`); otherwise `tensor`.
+  static at::Tensor with_its_number(const at::Tensor& tensor);
   c10::SymIntArrayRef traced_sizes() const;
 
  private:

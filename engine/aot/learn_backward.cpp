@@ -45,7 +45,7 @@ void join_shared(variable_list& gradients, const variable_list& tangents, const 
   };
   for (const at::Tensor& input : inputs) known.emplace(storage_of(input), at::Tensor());
   for (const at::Tensor& tensor : lifted) known.emplace(storage_of(tensor), at::Tensor());
-  for (const at::Tensor& tangent : tangents) known.insert_or_assign(storage_of(tangent), tangent.requires_grad() ? at::Tensor() : tangent);
+  for (const at::Tensor& tangent : tangents) known.insert_or_assign(storage_of(tangent), tangent);
   for (at::Tensor& gradient : gradients) {
     const void* const storage = storage_of(gradient);
     if (storage == nullptr) continue;

@@ -70,9 +70,9 @@ capture::TracingTensor::Symbols takes_symbols(const std::vector<c10::SymInt>& si
   return static_cast<capture::TracingTensor::Symbols>(call(op.get(), {is_symbol, is_steady}).at(0).toInt());
 }
 
-int64_t size_in_place_of(const at::Tensor& number) {
-  static constinit capture::KnownOp op("hindcast::aot_python_size_in_place_of");
-  return call(op.get(), {number}).at(0).toInt();
+at::Scalar number_in_place_of(const at::Tensor& placeholder) {
+  static constinit capture::KnownOp op("hindcast::aot_python_number_in_place_of");
+  return call(op.get(), {placeholder}).at(0).toScalar();
 }
 
 template <class Function>
@@ -114,7 +114,7 @@ bool sizes_are_numbers() {
   static constinit base::MadeOnce<const Check> has_gil;
   if (has_gil.by([] { return python_function<Check>("PyGILState_Check"); }) == nullptr) return false;
   static constexpr capture::TracingTensor::Interpreter python = {
-      .is_asking = [] { return has_gil.get()() != 0; }, .takes_symbols = &takes_symbols, .size_in_place_of = &size_in_place_of};
+      .is_asking = [] { return has_gil.get()() != 0; }, .takes_symbols = &takes_symbols, .number_in_place_of = &number_in_place_of};
   capture::TracingTensor::give_numbers_to(python);
   return true;
 }

@@ -1,6 +1,7 @@
 """Modules compiled ahead of time."""
 
 import copy
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, Union
 
@@ -43,6 +44,13 @@ def _called_on_the_original(name: str) -> Any:
     return method
 
 
+def _without_global_hooks(method: Callable[..., Any]) -> Any:
+    """The method of nn.Module as it is without global module hooks: these are called for the module itself."""
+    names = vars(torch.nn.modules.module)
+    none = {name: type(value)() for name, value in names.items() if name.startswith("_global_") and isinstance(value, dict)}
+    return types.FunctionType(method.__code__, {**names, **none}, method.__name__, method.__defaults__, method.__closure__)
+
+
 def _acts_as_the_original(cls: type["AotModule"]) -> type["AotModule"]:
     for name in _OF_THE_ORIGINAL:
         setattr(cls, name, _of_the_original(name))
@@ -69,7 +77,11 @@ class AotModule(torch.nn.Module):
         own = self.__dict__
         if own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]:
             return super().__call__(*args, **kwargs)
-        return own["_aot_call"](*args, **kwargs)  # global module hooks are called for the module itself
+        return own["_aot_call"](*args, **kwargs)
+
+    _call_impl = _without_global_hooks(torch.nn.Module._call_impl)
+    _get_backward_hooks = _without_global_hooks(torch.nn.Module._get_backward_hooks)
+    _get_backward_pre_hooks = _without_global_hooks(torch.nn.Module._get_backward_pre_hooks)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_aot_original"], name)

@@ -12,7 +12,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ._facts import Argument, Call, Shape, containers_in, is_by_value, weakly
-from ._flatten import flatten, is_size
+from ._flatten import SYMBOLS, flatten, is_size, number_of
 from ._kept_arguments import SetAttribute, mark_as, set_attributes_of_modules
 from ._library import ops
 from ._made_objects import TakenApart, is_new_in_each_call
@@ -184,14 +184,17 @@ def _takes_symbols(is_symbol: Sequence[bool], is_steady: Sequence[bool]) -> int:
     return which if not are_given_to_code or numbers.watch() else NOWHERE
 
 
-def _size_in_place_of(number: torch.Tensor) -> int:
-    return int(getattr(number, "_wrapped_number", number))
+def _number_in_place_of(placeholder: Any) -> Any:
+    number = getattr(placeholder, "_wrapped_number", placeholder)
+    if type(number) in SYMBOLS:
+        return number_of(number)
+    return number.item() if isinstance(number, torch.Tensor) else number
 
 
 _kernels = torch.library.Library("hindcast", "FRAGMENT")  # keeps the kernels registered
 _kernels.impl("aot_python_function", _run_function, "CPU")
 _kernels.impl("aot_python_line", _line, "CPU")
 _kernels.impl("aot_python_takes_symbols", _takes_symbols, "CPU")
-_kernels.impl("aot_python_size_in_place_of", _size_in_place_of, "CPU")
+_kernels.impl("aot_python_number_in_place_of", _number_in_place_of, "CPU")
 _kernels.impl("aot_python_compiler", _run_compiler, "CPU")
 _kernels.impl("aot_python_program", _run_program, "CPU")

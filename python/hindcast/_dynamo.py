@@ -53,6 +53,15 @@ _ARITHMETIC = frozenset(
     (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, torch.sym_max, torch.sym_min)
 )
 _DIVISIONS = frozenset((operator.floordiv, operator.mod))
+_COMPARISONS = frozenset((operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge))
+_SIZES_OF_TENSORS = frozenset(
+    (
+        torch.ops.aten.sym_size.int,
+        torch.ops.aten.sym_stride.int,
+        torch.ops.aten.sym_numel.default,
+        torch.ops.aten.sym_storage_offset.default,
+    )
+)
 _TAKE_SYMBOLS = frozenset(getattr(torch, name) for name in FUNCTIONS_WITH_SYMBOLS if hasattr(torch, name)) | {torch.full}
 
 
@@ -86,8 +95,12 @@ def _rounds_otherwise(number: fx.Node) -> bool:
     )
 
 
+def _is_of_integers(user: fx.Node) -> bool:
+    return all(isinstance(_example(arg), (int, torch.SymInt)) for arg in user.args)
+
+
 def _is_arithmetic(user: fx.Node) -> bool:
-    return user.target in _ARITHMETIC and all(isinstance(_example(arg), (int, torch.SymInt)) for arg in user.args)
+    return user.target in _ARITHMETIC and _is_of_integers(user)
 
 
 def _takes_symbol(number: fx.Node, user: fx.Node) -> bool:
@@ -98,6 +111,15 @@ def _takes_symbol(number: fx.Node, user: fx.Node) -> bool:
     return user.target in (METHODS_WITH_SYMBOLS if user.op == "call_method" else _TAKE_SYMBOLS)
 
 
+def _decide(graph: fx.Graph, comparison: fx.Node) -> None:
+    """The result is a bool, not a symbol: the program holds for the sizes for which it is the same."""
+    if any(user.target is bool for user in comparison.users):
+        return  # both operands are symbols
+    with graph.inserting_after(comparison):
+        decided = graph.call_function(bool, (comparison,))
+    comparison.replace_all_uses_with(decided, delete_user_cb=lambda user: user is not decided)
+
+
 def _read_as_numbers(graph: fx.Graph, symbol: fx.Node) -> bool:
     """Reads the symbol as a number for the operators that take only numbers. Returns False if more is computed with such a number: then the
     sizes that were read do not tell which numbers a program has at other sizes."""
@@ -105,6 +127,9 @@ def _read_as_numbers(graph: fx.Graph, symbol: fx.Node) -> bool:
     for user in list(symbol.users):
         if _is_arithmetic(user):
             is_all = _read_as_numbers(graph, user) and is_all
+        elif user.target in _COMPARISONS and _is_of_integers(user):
+            _decide(graph, user)
+            is_all = False
         elif not _takes_symbol(symbol, user):
             if number is None:
                 with graph.inserting_after(symbol):
@@ -123,6 +148,20 @@ def _make_constants_by_operators(graph: fx.Graph) -> None:
         is_number = len(node.args) == 1 and isinstance(_example(node.args[0]), (bool, int, float, complex, torch.SymInt))
         if is_number and node.kwargs.keys() <= {"dtype", "device"}:
             node.target, node.args = torch.full, ((), *node.args)
+
+
+def _read_sizes_of_results(graph: fx.Graph) -> bool:
+    """Sizes that depend on data, which Dynamo reads in its graph. As _read_as_numbers."""
+    is_all = True
+    for node in [node for node in graph.nodes if node.target in _SIZES_OF_TENSORS]:
+        if not _rounds_otherwise(node):
+            is_all = _read_as_numbers(graph, node) and is_all
+            continue
+        with graph.inserting_after(node):
+            number = graph.call_function(int, (node,))
+        node.replace_all_uses_with(number, delete_user_cb=lambda user: user is not number)
+        is_all = False
+    return is_all
 
 
 def _read_sizes_from_tensors(graph: fx.Graph) -> tuple[list[int], bool]:
@@ -221,16 +260,18 @@ def _function_of(gm: fx.GraphModule) -> tuple[Callable[..., Any], Optional[Calla
     """The graph as a function; a function that picks its arguments out of Dynamo's, or None: they are the same; whether one program can be
     inferred for all sizes from those at two."""
     count = len(gm.graph.find_nodes(op="placeholder"))
-    if not any(isinstance(_example(node), torch.SymInt) for node in gm.graph.find_nodes(op="placeholder")):
+    has_sizes = any(isinstance(_example(node), torch.SymInt) for node in gm.graph.find_nodes(op="placeholder"))
+    if not has_sizes and not any(node.target in _SIZES_OF_TENSORS for node in gm.graph.nodes):
         _ = gm.code  # Dynamo's graphs create their forward on demand
         return gm.forward, None, True
     graph = fx.Graph()  # a copy: the graph itself is Dynamo's, which may pass it to us once more
     graph.output(graph.graph_copy(gm.graph, val_map={}, return_output_node=False))
     _make_constants_by_operators(graph)
-    stay, is_all = _read_sizes_from_tensors(graph)
+    is_all = _read_sizes_of_results(graph)
+    stay, are_all_read = _read_sizes_from_tensors(graph)
     for node in graph.nodes:
         node.meta.clear()  # Dynamo's fake tensors, which would live as long as the program
-    return fx.GraphModule(gm, graph).forward, None if len(stay) == count else _picker(stay), is_all
+    return fx.GraphModule(gm, graph).forward, None if len(stay) == count else _picker(stay), is_all and are_all_read
 
 
 def _picker(stay: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:

@@ -113,6 +113,27 @@ TEST(CFunctionThread, HasAProgramForEachOfTheFacts) {
   hindcast_function_destroy(function);
 }
 
+// Fails, and calls another function, such as one that cleans up, after it has said why.
+int32_t fails_and_calls(void* user_data, void* const* inputs, uint64_t, void** /*outputs*/, uint64_t) {
+  hindcast_set_error("the first error");
+  std::array<void*, 2> outputs{};
+  EXPECT_EQ(hindcast_function_call(*static_cast<const uint64_t*>(user_data), nullptr, inputs, 2, outputs.data(), 2), HINDCAST_OK);
+  for (void* output : outputs) taken(output);
+  return 1;
+}
+
+TEST(CFunctionThread, ACallInACallbackLeavesItsErrorAlone) {
+  Counted counted;
+  uint64_t inner = created(counted), outer = 0;
+  ASSERT_EQ(hindcast_function_create(&fails_and_calls, &inner, nullptr, 2, nullptr, &outer), HINDCAST_OK);
+  Tensors in = leaves();
+  std::array<void*, 2> outputs{};
+  EXPECT_EQ(hindcast_function_call(outer, nullptr, pointers_to(in).data(), 2, outputs.data(), 2), HINDCAST_FAILED);
+  EXPECT_STREQ(hindcast_last_error(), "hindcast_function_call: the first error");
+  hindcast_function_destroy(outer);
+  hindcast_function_destroy(inner);
+}
+
 TEST(CFunctionThread, ResultsOutliveIt) {
   Counted counted;
   const uint64_t function = created(counted);

@@ -1265,6 +1265,37 @@ def test_a_module_trains_like_itself():
     assert_same(train(lambda module: hindcast.aot_module(module, "eager", "eager")), train(lambda module: module))
 
 
+ALL_MODULES = torch.nn.modules.module
+GLOBAL_HOOKS = {
+    "forward": lambda called: ALL_MODULES.register_module_forward_hook(lambda m, args, y: y * 2),
+    "forward pre": lambda called: ALL_MODULES.register_module_forward_pre_hook(lambda m, args: (args[0] * 2,)),
+    "backward": lambda called: ALL_MODULES.register_module_full_backward_hook(lambda m, gi, go: called.append(type(m).__name__)),
+    "backward pre": lambda called: ALL_MODULES.register_module_full_backward_pre_hook(lambda m, go: (go[0] * 2,)),
+}
+
+
+@pytest.mark.parametrize("name", GLOBAL_HOOKS)
+def test_global_module_hooks_beside_own_ones(name):
+    def train(compile_module):
+        torch.manual_seed(0)
+        module, called, seen = nn.Linear(3, 3), [], []
+        compiled = compile_module(module)
+        compiled.register_forward_hook(lambda m, args, y: called.append("own"))
+        hook = GLOBAL_HOOKS[name](called)
+        try:
+            for _ in range(4):
+                module.zero_grad()
+                x = torch.ones(2, 3, requires_grad=True)
+                y = compiled(x)
+                y.square().sum().backward()
+                seen.append([y.detach(), x.grad, module.weight.grad.clone()])
+        finally:
+            hook.remove()
+        return seen, sorted(called)
+
+    assert_same(train(lambda module: hindcast.aot_module(module, "eager", "eager")), train(lambda module: module))
+
+
 def test_a_module_passes_through():
     module = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
     compiled = hindcast.aot_module(module, "eager", "eager")

@@ -567,3 +567,14 @@ def test_divisions_of_negative_sizes_round_down(function, dynamic):
     for length in (12, 16, 20, 7, 8, 9, 5, 13):
         x = torch.randn(length)
         torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_symbols_of_an_operator_are_numbers_outside():
+    size = torch.ops.aten.sym_size.int
+    results = hindcast.aot_function(lambda x: (x.sin(), size(x, 0), (x.exp(), size(x, 0) > 3)), "eager", "eager")
+    operand = hindcast.aot_function(lambda x: x * (size(x, 0) / 4), "eager", "eager")
+    for rows in (3, 4, 5, 5):
+        x = torch.ones(rows, 2)
+        _, count, (_, is_large) = results(x)
+        assert_same([count, is_large], [rows, rows > 3])
+        assert_same(operand(x), x * (rows / 4))

@@ -603,3 +603,46 @@ def test_numbers_computed_from_sizes(function, dynamic):
         for n in (4, 12, 8, 6, 7, 5, 9, 13, 3, 24):
             a = torch.arange(1.0, n + 1)
             assert_same([compiled(a)], [function(a)])
+
+
+@pytest.fixture
+def sizes_from_data():
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        yield
+
+
+def positive(x):
+    return x[x > 0].shape[0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * (positive(x) / 4),
+        lambda x: x * ((positive(x) - 5) // 2),
+        lambda x: x * ((positive(x) - 5) % 3),
+        lambda x: x * (-positive(x) // 2),
+        lambda x: x * math.sqrt(positive(x)),
+        lambda x: x.flatten()[: positive(x)].sin(),
+        lambda x: x.cos() if positive(x) > 3 else x.sin(),
+    ],
+)
+def test_sizes_that_depend_on_data(function, sizes_from_data):
+    compiled = torch.compile(function, backend="hindcast")
+    for count in (3, 3, 4, 4, 7, 2, 3):
+        x, y = (torch.tensor([0.5] * count + [-1.0] * 8, requires_grad=True) for _ in range(2))
+        result, expected = compiled(x), function(y)
+        assert close(result, expected) is expected
+        result.sum().backward()
+        expected.sum().backward()
+        assert close(x.grad, y.grad) is y.grad
+
+
+def test_results_that_are_sizes(sizes_from_data):
+    def function(x):
+        return x.sin(), positive(x), positive(x) > 3, x[x > 0].shape, 2 * positive(x) + 1
+
+    compiled = torch.compile(function, backend="hindcast")
+    for count in (3, 3, 4, 5, 3):
+        x = torch.tensor([0.5] * count + [-1.0] * 8)
+        assert_same(compiled(x)[1:], function(x)[1:])
