@@ -163,7 +163,7 @@ const std::map<std::string, std::vector<std::string>> kNamespaces = {
     {"capture/function", {"hindcast::capture"}},
     {"codegen/device", {"hindcast::device"}},  // a library that kernels' text includes
     {"codegen/device/skeletons", {"hindcast::device"}},
-    {"codegen/device/skeletons/cpu", {"hindcast::device"}},
+    {"codegen/device/skeletons/cpu", {"hindcast::device::cpu"}},
     {"codegen/store", {"hindcast::codegen::store"}},
     {"codegen/fuse", {"hindcast::codegen"}},
     {"codegen/passes", {"hindcast::codegen"}},

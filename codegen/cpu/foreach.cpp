@@ -34,7 +34,7 @@ void run_foreach(const Body& body, const CpuKernel& kernel, const ForeachSets& s
     for (; begin < end; ++set) {
       const int64_t first = begin - (ends[set] - sets.numel[set]), count = std::min(end, ends[set]) - begin;
       for (size_t i = 0; i < steps.size(); ++i) at[i] = sets.memory[set * steps.size() + i] + first * steps[i];
-      kernel.dense(at.data(), sets.scalars[set], count);
+      kernel.dense({.pointers = at.data(), .scalars = sets.scalars[set], .count = count});
       begin += count;
     }
   });

@@ -48,7 +48,7 @@ class KernelCall final : public PointwiseFrame {
           numel_(call.numel) {}
     void run(char* const* addresses, const capture::Env& env) const override {
       Scalars memory;
-      dense_(pointers_of(addresses).data(), scalars_of(env, memory), numel_);
+      dense_({.pointers = pointers_of(addresses).data(), .scalars = scalars_of(env, memory), .count = numel_});
     }
 
    private:
@@ -96,7 +96,7 @@ class KernelCall final : public PointwiseFrame {
         if (!is_broadcast(i)) at[i] += begin * element_sizes_[i];
       }
       block.take_place_of(at);
-      kernel_->dense(at.data(), call.scalars.data(), count);
+      kernel_->dense({.pointers = at.data(), .scalars = call.scalars.data(), .count = count});
     });
   }
 
@@ -157,7 +157,7 @@ class KernelCall final : public PointwiseFrame {
         }
       }
       block.take_place_of(at);
-      kernel_->leaves(at.data(), call.scalars.data(), count, is_block.data());
+      kernel_->leaves({.pointers = at.data(), .scalars = call.scalars.data(), .count = count, .is_block = is_block.data()});
     });
   }
 

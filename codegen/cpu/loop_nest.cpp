@@ -81,7 +81,7 @@ class Nest {
           copy(n, i);
           copied[n] = {corner[i], rows};
         }
-        dense_(at.data(), scalars_, rows * columns);
+        dense_({.pointers = at.data(), .scalars = scalars_, .count = rows * columns});
         continue;
       }
       for (int64_t row = 0; row < rows; ++row) {
@@ -92,7 +92,7 @@ class Nest {
           at[i] = row_of_padding(at[i], row, columns, parts[i], widths_[i], copy_of(odd_.size() + n));
         }
         for (size_t n = 0; n < odd_.size(); ++n) at[odd_[n]] = copy_of(n) + row * pitch_ * widths_[odd_[n]];
-        dense_(at.data(), scalars_, columns);
+        dense_({.pointers = at.data(), .scalars = scalars_, .count = columns});
       }
     }
   }

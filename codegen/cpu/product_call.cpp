@@ -35,7 +35,7 @@ constexpr int64_t kLargestPanel = int64_t{4} << 20;
 /// The sizes of a product, and the strides of a call's tensors. row_strides and batch_steps are byte strides, by pointer: loads, then
 /// results.
 struct Walk {
-  std::array<long, 4> shape;
+  long a_step = 0, b_step = 0, depth = 0, columns = 0;  // of ProductArguments
   int64_t batch = 1, rows = 0;
   int64_t a_batch_step = 0, b_batch_step = 0;
   Pointers pointers;
@@ -104,7 +104,7 @@ class ProductCall final : public PointwiseFrame {
   ProductSizes sizes_of_product(const Walk& walk) const {
     const BodyProduct& product = *group_.body.product;
     const int64_t kind = static_cast<int64_t>(type_) * 4 + (product.is_a_transposed ? 2 : 0) + (product.is_b_transposed ? 1 : 0);
-    return {walk.batch, walk.rows, walk.shape[3], walk.shape[2], kind};
+    return {walk.batch, walk.rows, walk.columns, walk.depth, kind};
   }
 
   // Whether the kernel is faster than ATen for these sizes; measured on the first calls with similar sizes.
@@ -125,7 +125,7 @@ class ProductCall final : public PointwiseFrame {
   // Measures, with results in temporary tensors. For a large product only some rows are computed, and ATen computes only the product, which
   // favours ATen.
   bool measure(const Call& call, const Walk& walk, const ProductSizes& sizes) const {
-    const int64_t columns = walk.shape[3], of_row = std::max(walk.shape[2], kDepthOfLargeResults) * columns;
+    const int64_t columns = walk.columns, of_row = std::max(walk.depth, kDepthOfLargeResults) * columns;
     const bool is_large = walk.batch * walk.rows * of_row > kMeasured;
     Walk ours = walk;
     if (is_large) {
@@ -166,7 +166,7 @@ class ProductCall final : public PointwiseFrame {
     const BodyProduct& product = *group_.body.product;
     const auto a_step = step_of(a, product.is_a_transposed), b_step = step_of(b, product.is_b_transposed);
     if (!a_step || !b_step || a.size(-1) == 0) return std::nullopt;
-    Walk walk{{*a_step, *b_step, static_cast<long>(a.size(-1)), static_cast<long>(b.size(-1))}};
+    Walk walk{.a_step = *a_step, .b_step = *b_step, .depth = a.size(-1), .columns = b.size(-1)};
     walk.rows = a.size(-2);
     if (scratch_of(walk) > kLargestPanel) return std::nullopt;
     if (is_batched) {
@@ -193,7 +193,7 @@ class ProductCall final : public PointwiseFrame {
   // Bytes for copied panels of b. Panels are copied if b is transposed, if its columns do not fill whole vectors of kPanelBytes / 2 (the
   // widest of any CPU), and where copying is faster.
   int64_t scratch_of(const Walk& walk) const {
-    const int64_t b_step = walk.shape[1] * width_, depth = walk.shape[2], bytes_of_row = walk.shape[3] * width_;
+    const int64_t b_step = walk.b_step * width_, depth = walk.depth, bytes_of_row = walk.columns * width_;
     if (!group_.body.product->is_b_transposed && bytes_of_row % (kPanelBytes / 2) == 0 &&
         !device::is_worth_copying(walk.rows, depth, b_step))
       return 0;
@@ -234,7 +234,7 @@ class ProductCall final : public PointwiseFrame {
   }
 
   void run_product(const Walk& walk, std::array<const char*, 2> factors, const Pointers& pointers, const double* scalars) const {
-    const int64_t columns = walk.shape[3], depth = walk.shape[2];
+    const int64_t columns = walk.columns, depth = walk.depth;
     const int64_t parts = (walk.rows + kSharedRows - 1) / kSharedRows;
     const int64_t of_part = kSharedRows * columns * depth;
     const char *const a = factors[0], *const b = factors[1];
@@ -244,8 +244,19 @@ class ProductCall final : public PointwiseFrame {
         const int64_t item = first / parts, begin = first % parts, end = std::min(parts, begin + last - first);
         Pointers at(pointers.begin(), pointers.end());
         for (size_t i = 0; i < at.size(); ++i) at[i] += item * walk.batch_steps[i];
-        kernel_->product(kernel_->product_blocks, walk.shape.data(), a + item * walk.a_batch_step, b + item * walk.b_batch_step, at.data(),
-                         walk.row_strides.data(), scalars, begin * kSharedRows, std::min(end * kSharedRows, walk.rows), scratch.memory());
+        kernel_->product({.blocks = kernel_->product_blocks,
+                          .a = a + item * walk.a_batch_step,
+                          .b = b + item * walk.b_batch_step,
+                          .a_step = walk.a_step,
+                          .b_step = walk.b_step,
+                          .depth = walk.depth,
+                          .columns = walk.columns,
+                          .begin = begin * kSharedRows,
+                          .end = std::min(end * kSharedRows, walk.rows),
+                          .pointers = at.data(),
+                          .row_strides = walk.row_strides.data(),
+                          .scalars = scalars,
+                          .scratch = scratch.memory()});
         first += end - begin;
       }
     });

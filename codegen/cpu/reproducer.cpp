@@ -52,10 +52,11 @@ constexpr std::string_view kHead =
 #include <limits>
 #include <vector>
 
+#include "codegen/device/cpu_arguments.h"
+
 extern "C" {
-void dense(char* const* pointers, const double* scalars, long count);
-void rows(char* const* pointers, const double* scalars, long rows, const long* row_strides, long segments,
-          const long* segment_strides, long columns, char* kept);
+void dense(const hindcast::device::LoopArguments& arguments);
+void rows(const hindcast::device::RowLoopArguments& arguments);
 }
 
 using Tensors = std::vector<at::Tensor>;
@@ -299,8 +300,8 @@ class Program {
     }
     text += format("  std::vector<double> kept({});\n", row_scratch(body) * columns_ + 1);
     text += format(
-        "  rows(pointers.data(), scalars.data(), {}, steps.data(), {}, segment_strides.data(), {}, "
-        "reinterpret_cast<char*>(kept.data()));\n",
+        "  rows({{pointers.data(), scalars.data(), {}, steps.data(), {}, segment_strides.data(), {}, "
+        "reinterpret_cast<char*>(kept.data())}});\n",
         rows_, segments_, segment);
     for (size_t i = 0; i < body.stores.size(); ++i) {
       if (body.stores[i].extent == Extent::Channels) text += sum_by_channel(body.loads.size() + i);
@@ -339,9 +340,9 @@ class Program {
   std::string call_dense() const {
     const auto& loads = group_.body.loads;
     if (std::all_of(loads.begin(), loads.end(), [](const BodyLoad& load) { return load.pattern == AccessPattern::Dense; }))
-      return format("  dense(pointers.data(), scalars.data(), {});\n", rows_);
+      return format("  dense({{pointers.data(), scalars.data(), {}}});\n", rows_);
     return format(  // one call per element, since broadcast operands are broadcast only within a call
-        "  for (long i = 0; i < {}; ++i) {{\n    dense(pointers.data(), scalars.data(), 1);\n"
+        "  for (long i = 0; i < {}; ++i) {{\n    dense({{pointers.data(), scalars.data(), 1}});\n"
         "    for (size_t p = 0; p < pointers.size(); ++p) pointers[p] += steps[p];\n  }}\n",
         rows_);
   }

@@ -278,11 +278,15 @@ class RowCall final : public RowFrame {
       }
       const int64_t rows = std::min(end - begin, inner.size - begin % inner.size);
       buffered.take_place_of(at);
-      if (row_packing) {
-        row_packing->run(kernel, at, scalars, rows, inner.steps, kept);
-      } else {
-        kernel(at.data(), scalars, rows, inner.steps.data(), launch.segments(), segment_strides, columns.size, kept);
-      }
+      const device::RowLoopArguments arguments = {.pointers = at.data(),
+                                                  .scalars = scalars,
+                                                  .rows = rows,
+                                                  .row_strides = inner.steps.data(),
+                                                  .segments = launch.segments(),
+                                                  .segment_strides = segment_strides,
+                                                  .columns = columns.size,
+                                                  .kept = kept};
+      row_packing ? row_packing->run(kernel, arguments) : kernel(arguments);
       begin += rows;
     }
   }

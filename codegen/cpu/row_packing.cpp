@@ -76,10 +76,9 @@ RowPacking::RowPacking(c10::ArrayRef<Traffic> traffic, c10::ArrayRef<int64_t> wi
   copies_.resize(static_cast<size_t>(rows_at_once_ * row_bytes));
 }
 
-void RowPacking::run(RowsKernel* kernel, const Pointers& pointers, const double* scalars, int64_t rows, c10::ArrayRef<int64_t> row_strides,
-                     char* kept) {
-  Pointers at(pointers.size());
-  c10::SmallVector<int64_t, 32> steps(row_strides.begin(), row_strides.end());
+void RowPacking::run(RowsKernel* kernel, const device::RowLoopArguments& rows) {
+  Pointers at(rows.pointers, rows.pointers + traffic_.size());
+  c10::SmallVector<long, 32> steps(rows.row_strides, rows.row_strides + traffic_.size());
   char* place = copies_.data();
   for (size_t i = 0; i < at.size(); ++i) {
     if (traffic_[i] == Traffic::Other) continue;
@@ -87,19 +86,24 @@ void RowPacking::run(RowsKernel* kernel, const Pointers& pointers, const double*
     steps[i] = row_length() * widths_[i];
     place += rows_at_once_ * steps[i];
   }
-  for (int64_t row = 0; row < rows; row += rows_at_once_) {
-    const int64_t count = std::min(rows_at_once_, rows - row);
+  device::RowLoopArguments copied = rows;
+  copied.pointers = at.data();
+  copied.row_strides = copied.segment_strides = steps.data();
+  copied.segments = 1;
+  copied.columns = row_length();
+  for (int64_t row = 0; row < rows.rows; row += rows_at_once_) {
+    copied.rows = std::min(rows_at_once_, rows.rows - row);
     const auto segments_of = [&](size_t i, bool back) {
       const int64_t bytes = segment_length_ * widths_[i];
-      char* const there = pointers[i] + row * row_strides[i];
-      if (back) return Segments{count, segments_.size, bytes, there, row_strides[i], segments_.steps[i], at[i], steps[i], bytes};
-      return Segments{count, segments_.size, bytes, at[i], steps[i], bytes, there, row_strides[i], segments_.steps[i]};
+      char* const there = rows.pointers[i] + row * rows.row_strides[i];
+      if (back) return Segments{copied.rows, segments_.size, bytes, there, rows.row_strides[i], segments_.steps[i], at[i], steps[i], bytes};
+      return Segments{copied.rows, segments_.size, bytes, at[i], steps[i], bytes, there, rows.row_strides[i], segments_.steps[i]};
     };
     for (size_t i = 0; i < at.size(); ++i) {
       if (traffic_[i] == Traffic::Read) copy_segments(segments_of(i, false));
-      if (traffic_[i] == Traffic::Other) at[i] = pointers[i] + row * row_strides[i];
+      if (traffic_[i] == Traffic::Other) at[i] = rows.pointers[i] + row * rows.row_strides[i];
     }
-    kernel(at.data(), scalars, count, steps.data(), 1, steps.data(), row_length(), kept);
+    kernel(copied);
     for (size_t i = 0; i < at.size(); ++i) {
       if (traffic_[i] == Traffic::Written) copy_segments(segments_of(i, true));
     }

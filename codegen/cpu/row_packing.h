@@ -25,9 +25,8 @@ class RowPacking {
   static bool are_worth_copying(c10::ArrayRef<Traffic> traffic, c10::ArrayRef<int64_t> widths, int64_t segments, int64_t segment_length);
   RowPacking(c10::ArrayRef<Traffic> traffic, c10::ArrayRef<int64_t> widths, const Loop& segments, int64_t segment_length);
 
-  /// Runs the kernel on `rows` adjacent rows, which begin at `pointers` and are `row_strides` bytes apart. `kept`: as in RowsKernel.
-  void run(RowsKernel* kernel, const Pointers& pointers, const double* scalars, int64_t rows, c10::ArrayRef<int64_t> row_strides,
-           char* kept);
+  /// Runs the kernel on some rows.
+  void run(RowsKernel* kernel, const device::RowLoopArguments& rows);
 
  private:
   int64_t row_length() const { return segments_.size * segment_length_; }

@@ -22,34 +22,20 @@ bool is_cheap(const BodyOp& op) { return codegen::is_cheap(op.function); }
 std::string head_of_text(std::initializer_list<std::string_view> skeletons) {
   std::string text;
   for (const std::string_view skeleton : skeletons) text += format("#include \"codegen/device/skeletons/cpu/{}.h\"\n", skeleton);
-  return text + "using namespace hindcast::device;\n\n";
+  return text + "using namespace hindcast::device;\nusing namespace hindcast::device::cpu;\n\n";
+}
+
+std::string entry(std::string_view name, std::string_view arguments, const std::string& call) {
+  return format("extern \"C\" void {}(const {}& arguments) {{ {}; }}\n", name, arguments, call);
 }
 
 std::string dense_source(const Body& body) {
   std::string text =
       head_of_text({body.product ? "product" : "dense"}) + body_struct(body, "Body", {.costs = cost_model(), .by_blocks = true});
-  text +=
-      "extern \"C\" void dense(char* const* pointers, const double* scalars, long count) { run_dense<Body>(pointers, scalars, count); }\n";
-  if (body.product) {
-    text +=
-        "extern \"C\" void product(const void* blocks, const long* shape, const void* a, const void* b, char* const* pointers,\n"
-        "                        const long* row_strides, const double* scalars, long begin, long end, char* scratch) {\n"
-        "  run_product<Body>(blocks, shape, a, b, pointers, row_strides, scalars, begin, end, scratch);\n}\n";
-  }
-  if (has_leaves(body)) {
-    text +=
-        "extern \"C\" void leaves(char* const* pointers, const double* scalars, long count, const long* is_block) {\n"
-        "  run_leaves<Body>(pointers, scalars, count, is_block);\n}\n";
-  }
+  text += entry("dense", "LoopArguments", "run_dense<Body>(arguments)");
+  if (body.product) text += entry("product", "ProductArguments", "run_product<Body>(arguments)");
+  if (has_leaves(body)) text += entry("leaves", "LeavesArguments", "run_leaves<Body>(arguments)");
   return text;
-}
-
-std::string rows_entry(std::string_view name, bool leaves, const std::string& first = "") {
-  return format(
-      "extern \"C\" void {}(char* const* pointers, const double* scalars, long rows, const long* row_strides, long segments,\n"
-      "                     const long* segment_strides, long columns, char* kept) {{\n{}"
-      "  run_rows<Body, {}>({{pointers, scalars, rows, row_strides, segments, segment_strides, columns, kept}});\n}}\n",
-      name, first, leaves);
 }
 
 bool goes_by_segments(const Body& body) {
@@ -68,15 +54,9 @@ std::string rows_source(const Body& body) {
                                                                                            .by_segments = goes_by_segments(body),
                                                                                            .by_blocks = true,
                                                                                            .has_short_rows = has_short_rows});
-  std::string short_rows;
-  if (has_short_rows) {
-    short_rows = format(
-        "  if (segments == 1 && columns < {})\n"
-        "    return run_short_rows<Body, {}>({{pointers, scalars, rows, row_strides, segments, segment_strides, columns, kept}});\n",
-        kShortRow, kShortRow - 1);
-  }
-  text += rows_entry("rows", false, short_rows);
-  if (has_leaves(body)) text += rows_entry("leaves", true);
+  text += entry("rows", "RowLoopArguments",
+                has_short_rows ? format("run_rows_of_any_length<Body, {}>(arguments)", kShortRow - 1) : "run_rows<Body, false>(arguments)");
+  if (has_leaves(body)) text += entry("leaves", "RowLoopArguments", "run_rows<Body, true>(arguments)");
   return text;
 }
 

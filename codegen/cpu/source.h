@@ -17,8 +17,9 @@
 //             in vectors of rows, if the body has a part for them (short_rows.h)
 //   leaves    as rows, always row by row; results are also written to leaves
 //
-// `pointers`: loads, then stores. The caller iterates over the outer dims.
+// The caller iterates over the outer dims.
 
+#include "codegen/device/cpu_arguments.h"
 #include "codegen/fuse/body.h"
 
 #include <string>
@@ -26,25 +27,16 @@
 
 namespace hindcast::codegen::cpu {
 
-using DenseKernel = void(char* const* pointers, const double* scalars, long count);
-/// After the stores' pointers come two for each leaf of each store: the sum, and the term that is added to the value. `is_block`, by
-/// pointer from the stores on: 1 if the pointer is not to a tensor but to kBlockLength elements, which every block of the loop uses.
-using LeavesKernel = void(char* const* pointers, const double* scalars, long count, const long* is_block);
+using DenseKernel = void(const device::LoopArguments& arguments);
+using LeavesKernel = void(const device::LeavesArguments& arguments);
+/// The elements of a block (LeavesArguments::is_block).
 inline constexpr long kBlockLength = 1024;
-
-/// A row has `segments` segments of `columns` contiguous elements each. `row_strides` and `segment_strides` are byte strides, by pointer.
 /// To stores of extent Columns and Channels the kernel adds, in the compute type. `kept`: row_scratch() * segments * columns elements of
-/// that type, preceded, if the body has_moments_over_rows(), by a long: how many rows those stores contain so far. For leaves: pointers as
-/// in LeavesKernel; one that is not to a tensor has the elements of one segment, with strides of 0.
-using RowsKernel = void(char* const* pointers, const double* scalars, long rows, const long* row_strides, long segments,
-                        const long* segment_strides, long columns, char* kept);
-
+/// that type, preceded, if the body has_moments_over_rows(), by a long: how many rows those stores contain so far.
+using RowsKernel = void(const device::RowLoopArguments& arguments);
 /// Bytes of a packed panel per element of the depth: two of the widest vectors.
 inline constexpr long kPanelBytes = 128;
-/// Computes rows [begin, end) of a product (codegen/device/products.h). `shape`: row strides of a and b in memory, the depth, the columns.
-/// `blocks`: a ProductBlocks. `row_strides`: byte strides from one row to the next, by pointer. `scratch`: memory for a panel.
-using ProductKernel = void(const void* blocks, const long* shape, const void* a, const void* b, char* const* pointers,
-                           const long* row_strides, const double* scalars, long begin, long end, char* scratch);
+using ProductKernel = void(const device::ProductArguments& arguments);
 
 /// All includes that a kernel's text may have.
 inline constexpr std::string_view kIncludesOfKernels =

@@ -63,7 +63,14 @@ double sum_of(const Piece& piece) {
   float narrow = 0;
   char* const pointers[] = {const_cast<char*>(piece.memory),
                             piece.is_double ? reinterpret_cast<char*>(&wide) : reinterpret_cast<char*>(&narrow)};
-  piece.kernel->rows(pointers, nullptr, 1, kNoSteps.data(), 1, kNoSteps.data(), piece.numel, nullptr);
+  piece.kernel->rows({.pointers = pointers,
+                      .scalars = nullptr,
+                      .rows = 1,
+                      .row_strides = kNoSteps.data(),
+                      .segments = 1,
+                      .segment_strides = kNoSteps.data(),
+                      .columns = piece.numel,
+                      .kept = nullptr});
   return piece.is_double ? wide : narrow;
 }
 

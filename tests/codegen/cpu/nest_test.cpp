@@ -16,11 +16,12 @@ using Tensors = std::vector<at::Tensor>;
 
 /// out = a + 10 * b, where b may be one element.
 template <class T, bool kStill>
-void add_kernel(char* const* pointers, const double*, long count) {
+void add_kernel(const device::LoopArguments& arguments) {
+  char* const* const pointers = arguments.pointers;
   const T* a = reinterpret_cast<const T*>(pointers[0]);
   const T* b = reinterpret_cast<const T*>(pointers[1]);
   T* out = reinterpret_cast<T*>(pointers[2]);
-  for (long i = 0; i < count; ++i) out[i] = static_cast<T>(a[i] + 10 * b[kStill ? 0 : i]);
+  for (long i = 0; i < arguments.count; ++i) out[i] = static_cast<T>(a[i] + 10 * b[kStill ? 0 : i]);
 }
 
 /// By a nest over `a`, and `b` in its layout, to a contiguous result.

@@ -131,6 +131,7 @@ TEST(Source, IsASkeletonOverABody) {
   body.stores = {{{Operand::Kind::Result, 1}}};
   EXPECT_EQ(codegen::cpu::source_of(body), R"(#include "codegen/device/skeletons/cpu/dense.h"
 using namespace hindcast::device;
+using namespace hindcast::device::cpu;
 
 struct Body {
   using Compute = float;
@@ -161,7 +162,7 @@ struct Body {
   static constexpr AnglesToCheck kAnglesToCheck = AnglesToCheck::None;
 };
 
-extern "C" void dense(char* const* pointers, const double* scalars, long count) { run_dense<Body>(pointers, scalars, count); }
+extern "C" void dense(const LoopArguments& arguments) { run_dense<Body>(arguments); }
 )");
 }
 

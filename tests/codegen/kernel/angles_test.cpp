@@ -155,7 +155,7 @@ Columns<T> run_dense(const Body& body, Columns<T> operands, std::vector<double> 
   Columns<T> results(body.stores.size(), std::vector<T>(count));
   std::vector<char*> pointers = pointers_to(operands);
   for (char* one : pointers_to(results)) pointers.push_back(one);
-  kernel_of(body)->dense(pointers.data(), scalars.data(), static_cast<long>(count));
+  kernel_of(body)->dense({pointers.data(), scalars.data(), static_cast<long>(count)});
   return results;
 }
 
@@ -279,7 +279,7 @@ TYPED_TEST(ComputedAngles, WrittenOverAnOperand) {
   const auto expected = run_dense(body, operands);
   std::vector<char*> pointers = pointers_to(operands);
   pointers.push_back(pointers[1]);
-  kernel_of(body)->dense(pointers.data(), nullptr, 1400);
+  kernel_of(body)->dense({pointers.data(), nullptr, 1400});
   EXPECT_EQ(operands[1], expected[0]);
 }
 
@@ -296,7 +296,7 @@ TYPED_TEST(ComputedAngles, AddedToALeaf) {
   for (char* one : pointers_to(written)) pointers.push_back(one);
   pointers.push_back(pointers.back());  // the leaf adds to its own value
   const std::vector<long> is_block = {1, 0, 0};
-  kernel_of(body)->leaves(pointers.data(), nullptr, 1400, is_block.data());
+  kernel_of(body)->leaves({pointers.data(), nullptr, 1400, is_block.data()});
   for (size_t i = 0; i < 1400; ++i) EXPECT_EQ(written[1][i], 2 + expected[0][i]) << i;
 }
 
@@ -334,8 +334,14 @@ TYPED_TEST(ComputedAngles, OverRows) {
     std::vector<TypeParam> kept(codegen::cpu::row_scratch(body) * row);
     std::vector<char*> pointers = pointers_to(operands);
     for (char* result : pointers_to(results)) pointers.push_back(result);
-    kernel->rows(pointers.data(), &factor, rows, row_strides.data(), segments, segment_strides.data(), columns,
-                 reinterpret_cast<char*>(kept.data()));
+    kernel->rows({.pointers = pointers.data(),
+                  .scalars = &factor,
+                  .rows = rows,
+                  .row_strides = row_strides.data(),
+                  .segments = segments,
+                  .segment_strides = segment_strides.data(),
+                  .columns = columns,
+                  .kept = reinterpret_cast<char*>(kept.data())});
     expect_exact("sin", results[0], results[1]);
     expect_exact("cos", results[2], results[3]);
     expect_exact("tan", results[3], results[4]);
@@ -361,6 +367,7 @@ TEST(ComputedAnglesText, AreComputedTwice) {
   body.stores = {{result(2)}};
   EXPECT_EQ(codegen::cpu::source_of(body), R"(#include "codegen/device/skeletons/cpu/dense.h"
 using namespace hindcast::device;
+using namespace hindcast::device::cpu;
 
 struct Body {
   using Compute = float;
@@ -400,7 +407,7 @@ struct Body {
   }
 };
 
-extern "C" void dense(char* const* pointers, const double* scalars, long count) { run_dense<Body>(pointers, scalars, count); }
+extern "C" void dense(const LoopArguments& arguments) { run_dense<Body>(arguments); }
 )");
 }
 
@@ -411,6 +418,7 @@ TEST(ComputedAnglesText, OfLoadsAreOnlyLoaded) {
   body.stores = {{result(2)}};
   EXPECT_EQ(codegen::cpu::source_of(body), R"(#include "codegen/device/skeletons/cpu/dense.h"
 using namespace hindcast::device;
+using namespace hindcast::device::cpu;
 
 struct Body {
   using Compute = float;
@@ -452,7 +460,7 @@ struct Body {
   }
 };
 
-extern "C" void dense(char* const* pointers, const double* scalars, long count) { run_dense<Body>(pointers, scalars, count); }
+extern "C" void dense(const LoopArguments& arguments) { run_dense<Body>(arguments); }
 )");
 }
 

@@ -61,7 +61,8 @@ struct Captured {
 };
 
 template <int kWrong>
-void kernel(char* const* pointers, const double* scalars, long count) {
+void kernel(const device::LoopArguments& arguments) {
+  const auto [pointers, scalars, count] = arguments;
   const float gradient = *reinterpret_cast<const float*>(pointers[0]);
   const auto* y = reinterpret_cast<const float*>(pointers[1]);
   auto* result = reinterpret_cast<float*>(pointers[2]);
@@ -85,7 +86,8 @@ TEST(CheckKernel, FindsANaN) {
 }
 
 template <bool kWrong>
-void complex_kernel(char* const* pointers, const double* scalars, long count) {
+void complex_kernel(const device::LoopArguments& arguments) {
+  const auto [pointers, scalars, count] = arguments;
   using Number = c10::complex<float>;
   const Number gradient = *reinterpret_cast<const Number*>(pointers[0]);
   const auto* y = reinterpret_cast<const Number*>(pointers[1]);
@@ -102,8 +104,9 @@ TEST(CheckKernel, LooksAtBothPartsOfComplexNumbers) {
 std::vector<long> has_no_term;  // by run
 
 template <bool kWrong>
-void leaves_kernel(char* const* pointers, const double* scalars, long count, const long* is_block) {
-  kernel<0>(pointers, scalars, count);
+void leaves_kernel(const device::LeavesArguments& arguments) {
+  const auto [pointers, scalars, count, is_block] = arguments;
+  kernel<0>({pointers, scalars, count});
   auto* sum = reinterpret_cast<float*>(pointers[3]);
   const auto* term = reinterpret_cast<const float*>(pointers[4]);
   if (has_no_term.empty() || has_no_term.back() != is_block[2]) has_no_term.push_back(is_block[2]);
@@ -112,7 +115,8 @@ void leaves_kernel(char* const* pointers, const double* scalars, long count, con
 }
 
 template <bool kWrong>
-void parts_kernel(char* const* pointers, const double* scalars, long count) {
+void parts_kernel(const device::LoopArguments& arguments) {
+  const auto [pointers, scalars, count] = arguments;
   EXPECT_EQ(count, 16);  // a row of one part; the second part's gradient is computed first
   for (const int part : {0, 1}) {
     auto* result = reinterpret_cast<float*>(pointers[1 + part]);

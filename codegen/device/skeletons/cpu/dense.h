@@ -3,7 +3,7 @@
 
 #include "codegen/device/skeletons/cpu/operands.h"
 
-namespace hindcast::device {
+namespace hindcast::device::cpu {
 
 /// By pointer: the element of index 0. A copy that nobody else can write to: results of bytes might be the pointers themselves.
 template <int kCount>
@@ -94,51 +94,49 @@ HC_DEVICE void dense_by_blocks(const DenseLoops<Body, kWritesLeaves>& loops, lon
   }
 }
 
-/// As DenseKernel (codegen/cpu/source.h).
 template <class Body>
-HC_DEVICE void run_dense(char* const* pointers, const double* scalars, long count) {
+HC_DEVICE void run_dense(LoopArguments arguments) {
   typename Body::Row row;
-  Body::begin(row, AtNumbers<Body>{scalars, pointers});
+  Body::begin(row, AtNumbers<Body>{arguments.scalars, arguments.pointers});
   Addresses<kTensors<Body>> addresses;
-  addresses.set(pointers, Below<kTensors<Body>>());
+  addresses.set(arguments.pointers, Below<kTensors<Body>>());
   DenseLoops<Body, false> loops = {row, addresses.of};
   if constexpr (requires { typename Body::Product; }) {
-    loops.products = pointers[kTensors<Body>];
-    loops.template run<false>(0, count);
+    loops.products = arguments.pointers[kTensors<Body>];
+    loops.template run<false>(0, arguments.count);
   } else if constexpr (Body::kAnglesToCheck == AnglesToCheck::None) {
-    loops.template run<false>(0, count);
+    loops.template run<false>(0, arguments.count);
   } else {
-    dense_by_blocks(loops, count, [](long) {});
+    dense_by_blocks(loops, arguments.count, [](long) {});
   }
 }
 
 /// The addresses of a result and of its leaves, for a block that begins at `begin`.
 template <class Body, int kStore, class Addresses, int... kLeafPointer>
-HC_DEVICE void set_block(Addresses& addresses, char* const* pointers, const long* is_block, long begin, Indices<kLeafPointer...>) {
+HC_DEVICE void set_block(Addresses& addresses, const LeavesArguments& arguments, long begin, Indices<kLeafPointer...>) {
   constexpr int kFirst = kTensors<Body> + 2 * kFirstLeaf<Body, kStore>;
   const auto set = [&](int pointer) __attribute__((always_inline)) {
-    addresses.of[pointer] =
-        pointers[pointer] - begin * is_block[pointer - kLoads<Body>] * long(sizeof(typename StoreOf<Body, kStore>::Type));
+    addresses.of[pointer] = arguments.pointers[pointer] -
+                            begin * arguments.is_block[pointer - kLoads<Body>] * long(sizeof(typename StoreOf<Body, kStore>::Type));
   };
   set(kLoads<Body> + kStore);
   (set(kFirst + kLeafPointer), ...);
 }
 template <class Body, class Addresses, int... kStore>
-HC_DEVICE void set_blocks(Addresses& addresses, char* const* pointers, const long* is_block, long begin, Indices<kStore...>) {
-  (set_block<Body, kStore>(addresses, pointers, is_block, begin, Below<2 * StoreOf<Body, kStore>::kLeaves>()), ...);
+HC_DEVICE void set_blocks(Addresses& addresses, const LeavesArguments& arguments, long begin, Indices<kStore...>) {
+  (set_block<Body, kStore>(addresses, arguments, begin, Below<2 * StoreOf<Body, kStore>::kLeaves>()), ...);
 }
 
-/// As LeavesKernel (codegen/cpu/source.h).
 template <class Body>
-HC_DEVICE void run_leaves(char* const* pointers, const double* scalars, long count, const long* is_block) {
+HC_DEVICE void run_leaves(LeavesArguments arguments) {
   typename Body::Row row;
-  Body::begin(row, AtNumbers<Body>{scalars, pointers});
+  Body::begin(row, AtNumbers<Body>{arguments.scalars, arguments.pointers});
   Addresses<kPointers<Body>> addresses;
-  addresses.set(pointers, Below<kLoads<Body>>());
+  addresses.set(arguments.pointers, Below<kLoads<Body>>());
   dense_by_blocks(
-      DenseLoops<Body, true>{row, addresses.of}, count, [&](long begin) __attribute__((always_inline)) {
-        set_blocks<Body>(addresses, pointers, is_block, begin, Below<kStores<Body>>());
+      DenseLoops<Body, true>{row, addresses.of}, arguments.count, [&](long begin) __attribute__((always_inline)) {
+        set_blocks<Body>(addresses, arguments, begin, Below<kStores<Body>>());
       });
 }
 
-}  // namespace hindcast::device
+}  // namespace hindcast::device::cpu

@@ -16,10 +16,11 @@
 //
 // `element` takes the form for near angles if At::kNear.
 
+#include "codegen/device/cpu_arguments.h"
 #include "codegen/device/ops.h"
 #include "codegen/device/skeletons/body.h"
 
-namespace hindcast::device {
+namespace hindcast::device::cpu {
 
 /// Computed: `element` computes some of these angles. Loaded: it only loads them.
 enum class AnglesToCheck { None, Loaded, Computed };
@@ -84,4 +85,4 @@ struct MemoryElement {
   }
 };
 
-}  // namespace hindcast::device
+}  // namespace hindcast::device::cpu

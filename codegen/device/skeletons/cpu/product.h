@@ -4,7 +4,7 @@
 #include "codegen/device/products.h"
 #include "codegen/device/skeletons/cpu/dense.h"
 
-namespace hindcast::device {
+namespace hindcast::device::cpu {
 
 /// The addresses of a row's elements from `column` on. Broadcast loads have one number per row.
 template <class Body, int... kLoad, int... kStore>
@@ -17,22 +17,20 @@ HC_DEVICE void set_row(Addresses<kTensors<Body>>& addresses, char* const* pointe
   (set(kLoads<Body> + kStore, sizeof(typename StoreOf<Body, kStore>::Type)), ...);
 }
 
-/// As ProductKernel (codegen/cpu/source.h).
 template <class Body>
-HC_DEVICE void run_product(const void* blocks, const long* shape, const void* a, const void* b, char* const* pointers,
-                           const long* row_strides, const double* scalars, long begin, long end, char* scratch) {
+HC_DEVICE void run_product(ProductArguments arguments) {
   using T = typename Body::Product;
   const auto finish = [&](const T* product, long row, long column, long count) __attribute__((always_inline)) {
     Addresses<kTensors<Body>> addresses;
-    set_row<Body>(addresses, pointers, row_strides, row, column, Below<kLoads<Body>>(), Below<kStores<Body>>());
+    set_row<Body>(addresses, arguments.pointers, arguments.row_strides, row, column, Below<kLoads<Body>>(), Below<kStores<Body>>());
     typename Body::Row numbers;
-    Body::begin(numbers, AtNumbers<Body>{scalars, addresses.of});
+    Body::begin(numbers, AtNumbers<Body>{arguments.scalars, addresses.of});
     DenseLoops<Body, false>{numbers, addresses.of, product}.template run<false>(0, count);
   };
-  multiply<Body::kIsATransposed, Body::kIsBTransposed>(
-      *static_cast<const ProductBlocks<T>*>(blocks),
-      Factors<T>{static_cast<const T*>(a), static_cast<const T*>(b), shape[0], shape[1], shape[2]}, begin, end, shape[3],
-      reinterpret_cast<T*>(scratch), finish);
+  const Factors<T> factors = {static_cast<const T*>(arguments.a), static_cast<const T*>(arguments.b), arguments.a_step, arguments.b_step,
+                              arguments.depth};
+  multiply<Body::kIsATransposed, Body::kIsBTransposed>(*static_cast<const ProductBlocks<T>*>(arguments.blocks), factors, arguments.begin,
+                                                       arguments.end, arguments.columns, reinterpret_cast<T*>(arguments.scratch), finish);
 }
 
-}  // namespace hindcast::device
+}  // namespace hindcast::device::cpu

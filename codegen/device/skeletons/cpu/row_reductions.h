@@ -11,7 +11,7 @@
 #include "codegen/device/reductions.h"
 #include "codegen/device/skeletons/cpu/operands.h"
 
-namespace hindcast::device {
+namespace hindcast::device::cpu {
 
 struct Nothing {};
 
@@ -169,4 +169,4 @@ HC_DEVICE T combine(T a, T b) {
   }
 }
 
-}  // namespace hindcast::device
+}  // namespace hindcast::device::cpu

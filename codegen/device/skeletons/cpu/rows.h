@@ -3,24 +3,15 @@
 
 #include "codegen/device/skeletons/cpu/row_reductions.h"
 
-namespace hindcast::device {
+namespace hindcast::device::cpu {
 
-/// The arguments of a RowsKernel (codegen/cpu/source.h).
-struct Rows {
-  char* const* pointers;
-  const double* scalars;
-  long rows;
-  const long* row_strides;
-  long segments;
-  const long* segment_strides;
-  long columns;
-  char* kept;
+using Rows = RowLoopArguments;
 
-  HC_DEVICE_MEMBER char* address(int pointer, long row) const { return pointers[pointer] + row * row_strides[pointer]; }
-  HC_DEVICE_MEMBER char* address(int pointer, long row, long segment) const {
-    return address(pointer, row) + segment * segment_strides[pointer];
-  }
-};
+/// The address of a row, and of a segment of it.
+HC_DEVICE char* address(const Rows& rows, int pointer, long row) { return rows.pointers[pointer] + row * rows.row_strides[pointer]; }
+HC_DEVICE char* address(const Rows& rows, int pointer, long row, long segment) {
+  return address(rows, pointer, row) + segment * rows.segment_strides[pointer];
+}
 
 /// Reads what is known before a row's first pass, and stores its numbers after the last.
 template <class Body>
@@ -31,11 +22,11 @@ struct AtRow {
   HC_DEVICE_MEMBER auto scalar(int number) const { return (typename Body::Compute)rows.scalars[number]; }
   template <int kLoad>
   HC_DEVICE_MEMBER LoadType<Body, kLoad> load(Index<kLoad>) const {
-    return *reinterpret_cast<const LoadType<Body, kLoad>*>(rows.address(kLoad, row));
+    return *reinterpret_cast<const LoadType<Body, kLoad>*>(address(rows, kLoad, row));
   }
   template <int kStore, class T>
   HC_DEVICE_MEMBER void store(Index<kStore>, T value) const {
-    *reinterpret_cast<T*>(rows.address(kLoads<Body> + kStore, row)) = value;
+    *reinterpret_cast<T*>(address(rows, kLoads<Body> + kStore, row)) = value;
   }
 };
 
@@ -49,7 +40,7 @@ struct AtSegment {
 
   template <int kLoad>
   HC_DEVICE_MEMBER LoadType<Body, kLoad> load(Index<kLoad>) const {
-    return *reinterpret_cast<const LoadType<Body, kLoad>*>(rows.address(kLoad, row, segment));
+    return *reinterpret_cast<const LoadType<Body, kLoad>*>(address(rows, kLoad, row, segment));
   }
   template <int kReduction>
   HC_DEVICE_MEMBER auto reduced(Index<kReduction> which) const {
@@ -61,7 +52,7 @@ struct AtSegment {
   }
   template <int kStore, class T>
   HC_DEVICE_MEMBER void add_to_channel(Index<kStore>, T value) const {
-    T& to = *reinterpret_cast<T*>(rows.address(kLoads<Body> + kStore, row, segment));
+    T& to = *reinterpret_cast<T*>(address(rows, kLoads<Body> + kStore, row, segment));
     to = combine<StoreOf<Body, kStore>::kOver>(to, value);
   }
 };
@@ -78,8 +69,8 @@ struct SegmentMemory {
   template <int... kLoad, int... kResult, int... kSlot>
   HC_DEVICE_MEMBER void set(const Rows& rows, long row, long segment, Indices<kLoad...>, Indices<kResult...>, Indices<kSlot...>) {
     first_column = segment * rows.columns;
-    ((of[kLoad] = rows.address(kLoad, row, segment)), ...);
-    ((of[kLoads<Body> + kResult] = rows.address(kLoads<Body> + kResult, row, segment)), ...);
+    ((of[kLoad] = address(rows, kLoad, row, segment)), ...);
+    ((of[kLoads<Body> + kResult] = address(rows, kLoads<Body> + kResult, row, segment)), ...);
     ((kept[kSlot] = reinterpret_cast<T*>(rows.kept) + (kSlot * rows.segments + segment) * rows.columns), ...);
   }
 };
@@ -249,7 +240,6 @@ HC_DEVICE void run_passes(const Rows& rows, typename Body::Row& numbers, long ro
   (run_pass<Body, Pass, kWritesLeaves>(rows, numbers, row, share), ...);
 }
 
-/// As RowsKernel (codegen/cpu/source.h).
 template <class Body, bool kWritesLeaves>
 HC_DEVICE void run_rows(Rows rows) {
   using T = typename Body::Compute;
@@ -268,4 +258,4 @@ HC_DEVICE void run_rows(Rows rows) {
   }
 }
 
-}  // namespace hindcast::device
+}  // namespace hindcast::device::cpu

@@ -4,7 +4,7 @@
 
 #include "codegen/device/skeletons/cpu/rows.h"
 
-namespace hindcast::device {
+namespace hindcast::device::cpu {
 
 /// Rows per block.
 inline constexpr int kRowsAtOnce = 64;
@@ -58,7 +58,7 @@ struct ShortRows {
     if constexpr (sizeof...(kLoad) > 0) {
 #pragma clang loop vectorize(disable) unroll(disable)
       for (long row = 0; row < count; ++row) {
-        ((get<kLoad>(arrays.loads).values[row] = reinterpret_cast<const LoadType<Body, kLoad>*>(of.address(kLoad, first + row))[column]),
+        ((get<kLoad>(arrays.loads).values[row] = reinterpret_cast<const LoadType<Body, kLoad>*>(address(of, kLoad, first + row))[column]),
          ...);
       }
     }
@@ -68,7 +68,7 @@ struct ShortRows {
     if constexpr (sizeof...(kStore) > 0) {
 #pragma clang loop vectorize(disable) unroll(disable)
       for (long row = 0; row < count; ++row) {
-        ((reinterpret_cast<typename StoreOf<Body, kStore>::Type*>(of.address(kLoads<Body> + kStore, first + row))[column] =
+        ((reinterpret_cast<typename StoreOf<Body, kStore>::Type*>(address(of, kLoads<Body> + kStore, first + row))[column] =
               get<kStore>(arrays.stores).values[row]),
          ...);
       }
@@ -196,7 +196,7 @@ HC_DEVICE void run_short_passes(const ShortRows<Body>& rows, Kept& kept, Types<P
   (run_short_pass<Body, Pass>(rows, kept), ...);
 }
 
-/// As RowsKernel (codegen/cpu/source.h), of rows with one segment of at most kMostColumns columns.
+/// Rows with one segment of at most kMostColumns columns.
 template <class Body, int kMostColumns>
 HC_DEVICE void run_short_rows(const Rows& of) {
   typename Body::Compute scalars[Body::kScalars + 1];  // an array has at least one element
@@ -222,4 +222,10 @@ HC_DEVICE void run_short_rows(const Rows& of) {
   }
 }
 
-}  // namespace hindcast::device
+template <class Body, int kMostColumns>
+HC_DEVICE void run_rows_of_any_length(Rows rows) {
+  if (rows.segments == 1 && rows.columns <= kMostColumns) return run_short_rows<Body, kMostColumns>(rows);
+  run_rows<Body, false>(rows);
+}
+
+}  // namespace hindcast::device::cpu
