@@ -59,9 +59,11 @@ std::vector<at::Tensor> Callback::operator()(const std::vector<at::Tensor>& inpu
   pointers.reserve(inputs.size());
   for (const at::Tensor& input : inputs) pointers.push_back(const_cast<at::Tensor*>(&input));
   Outputs outputs(output_count_, pointers);
-  // A callback may call another function after it has set its own error.
+  // A callback may call another function after it has set its own error. If it has set none, it may pass on the other one's.
   std::string outer = std::exchange(callbacks_error(), {});
-  const auto restore = c10::make_scope_exit([&] { callbacks_error() = std::move(outer); });
+  const auto restore = c10::make_scope_exit([&] {
+    if (!outer.empty()) callbacks_error() = std::move(outer);
+  });
   const int32_t status = function_(user_data_, pointers.data(), pointers.size(), outputs.data(), output_count_);
   if (status != 0) {
     const std::string& text = callbacks_error();

@@ -105,7 +105,8 @@ void TracingTensor::give_numbers_to(const Interpreter& which) { interpreter.stor
 
 namespace {
 
-// The bindings keep the symbol in an attribute of the Python object.
+// PyTorch's placeholders are 7777777 for a SymInt, NaN for a SymFloat, true for a SymBool; an attribute of the Python object has the
+// symbol.
 bool may_be_placeholder(const at::Tensor& number) {
   constexpr int64_t kOfInteger = 7777777;
   const void* const data = number.const_data_ptr();

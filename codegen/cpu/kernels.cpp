@@ -13,7 +13,9 @@
 #include <c10/util/FunctionRef.h>
 
 #include <exception>
+#include <mutex>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace hindcast::codegen::cpu {
@@ -28,10 +30,9 @@ const std::vector<SourceFile>& headers() {
   });
 }
 
-// Parses the headers of all kernels.
-class Parser final : public KernelCompiler {
+class HeaderPrecompiler final : public KernelCompiler {
  public:
-  explicit Parser(const ClangCompiler& clang) : clang_(clang) {}
+  explicit HeaderPrecompiler(const ClangCompiler& clang) : clang_(clang) {}
 
   std::string_view identity() const override { return clang_.identity(); }
   std::string compile(std::string_view text) const override { return clang_.parse({.files = headers(), .prelude = text}); }
@@ -40,17 +41,37 @@ class Parser final : public KernelCompiler {
   const ClangCompiler& clang_;
 };
 
-// Most of a small kernel's compile would be the parsing of headers: they are parsed once, and kept on disk. Empty if that failed.
-const std::string& parsed_headers(const ClangCompiler& clang) {
-  static constinit base::MadeOnce<const std::string> parsed;
-  return parsed.by([&] {
-    try {
-      return object_of(Parser(clang), std::string(kIncludesOfKernels));
-    } catch (const std::exception& error) {
-      HC_LOG(CompiledAutograd, Warning, "kernels are compiled without a precompiled header: {}", error.what());
-      return std::string();
+// The precompiled header of all kernels: to parse these headers would be most of a small kernel's compile. Used only inside the compiler's
+// fork gate, so that its lock is free at a fork.
+class PrecompiledHeader {
+ public:
+  // nullptr if there is none.
+  std::shared_ptr<const std::string> get(const ClangCompiler& clang) {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(is_made_, true)) {
+      try {
+        bytes_ = std::make_shared<const std::string>(stored_or_compiled(HeaderPrecompiler(clang), std::string(kIncludesOfKernels)));
+      } catch (const std::exception& error) {
+        HC_LOG(CompiledAutograd, Warning, "kernels are compiled without a precompiled header: {}", error.what());
+      }
     }
-  });
+    return bytes_;
+  }
+  // A kernel compiles only without it.
+  void drop(const CompileError& error) {
+    const std::lock_guard lock(mutex_);
+    if (bytes_) HC_LOG(CompiledAutograd, Warning, "the precompiled header is not used any more: {}", error.diagnostics());
+    bytes_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  bool is_made_ = false;
+  std::shared_ptr<const std::string> bytes_;
+};
+PrecompiledHeader& precompiled_header() {
+  static constinit base::MadeOnce<PrecompiledHeader> header;
+  return header.get();
 }
 
 class WithClang final : public KernelCompiler {
@@ -63,19 +84,31 @@ class WithClang final : public KernelCompiler {
     KernelSource source;
     source.text = text;
     source.files = headers();
-    if (const std::string& parsed = parsed_headers(clang_); !parsed.empty()) {
-      source.prelude = kIncludesOfKernels;
-      source.parsed = parsed;
-      try {
-        return clang_.compile(source);
-      } catch (const CompileError&) {  // e.g. the stored header was made by a different build of the compiler with the same identity
-        source.prelude = source.parsed = {};
-      }
+    const auto header = precompiled_header().get(clang_);
+    if (!header) return clang_.compile(source);
+    KernelSource with_header = source;
+    with_header.prelude = kIncludesOfKernels;
+    with_header.parsed = *header;
+    try {
+      return clang_.compile(with_header);
+    } catch (const CompileError& first) {
+      return compile_without(source, first);
     }
-    return clang_.compile(source);
   }
 
  private:
+  // The stored header may be at fault, such as one made by a different build of the compiler with the same identity.
+  std::string compile_without(const KernelSource& source, const CompileError& first) const {
+    std::string object;
+    try {
+      object = clang_.compile(source);
+    } catch (const CompileError&) {
+      throw first;
+    }
+    precompiled_header().drop(first);
+    return object;
+  }
+
   const ClangCompiler& clang_;
 };
 

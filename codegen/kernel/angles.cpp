@@ -141,10 +141,11 @@ Ingredients ingredients_of(const Body& body, const std::vector<Operand>& operand
   return found;
 }
 
-std::string far_line(const Body& body, Operand angle, const std::string& value) {
+std::string far_line(const Body& body, Operand angle) {
   const std::string_view type = type_name(body.compute);
-  const bool as_it_is = angle.kind != Operand::Kind::Load || body.loads[angle.index].type == body.compute;
-  return format("far |= !(magnitude_of({}) <= kNearAngle<{}>);", as_it_is ? value : format("convert<{}>({})", type, value), type);
+  const bool is_converted = angle.kind == Operand::Kind::Load && body.loads[angle.index].type != body.compute;
+  const std::string value = is_converted ? format("convert<{}>({})", type, name_of(angle)) : name_of(angle);
+  return format("far |= !(magnitude_of({}) <= kNearAngle<{}>);", value, type);
 }
 
 std::string far_line(const Body& body, const std::string& bound) {

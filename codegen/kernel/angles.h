@@ -33,8 +33,8 @@ struct Ingredients {
 /// `is_computed`: false for ops whose values are available already; the search stops at them.
 Ingredients ingredients_of(const Body& body, const std::vector<Operand>& operands, c10::function_ref<bool(size_t op)> is_computed);
 
-/// The line `far |= ...;` for an angle, given by its value or by a bound.
-std::string far_line(const Body& body, Operand angle, const std::string& value);
+/// The line `far |= ...;` for an angle, or for a bound of some.
+std::string far_line(const Body& body, Operand angle);
 std::string far_line(const Body& body, const std::string& bound);
 
 }  // namespace hindcast::codegen

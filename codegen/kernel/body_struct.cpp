@@ -311,9 +311,9 @@ class Writer {
     const auto call = [&](std::string_view form) { return call_of(body_, op, form); };
     const bool is_of_angle = takes_angle(of.function) && of.args[0].kind != Operand::Kind::Scalar;
     const std::string_view form = form_of(body_, op, /*near=*/false, style_.costs);
-    // The number of a row or a segment is in no block that was checked.
-    const bool is_number = is_of_rows(op) || (by_segments_ && passes_.is_of_segments(op));
-    if (!is_of_angle || form == "_near" || (style_.by_blocks && is_number)) return call(form);
+    // What a row or a segment has one of is in no block that was checked.
+    const bool is_per_row_or_segment = is_of_rows(op) || (by_segments_ && passes_.is_of_segments(op));
+    if (!is_of_angle || form == "_near" || (style_.by_blocks && is_per_row_or_segment)) return call(form);
     const std::string is_near = style_.by_blocks ? "At::kNear" : format("is_near({})", codegen::name_of(of.args[0]));
     return format("{} ? {} : {}", is_near, call("_near"), call(form));
   }
@@ -337,16 +337,16 @@ class Writer {
     write("far_before", [&] {
       for (const size_t load : loads_that([&](size_t load) { return is_wanted(load) && !is_dense(load); })) {
         fetch(operand_of_load(load));
-        line(far_line(body_, operand_of_load(load), codegen::name_of(operand_of_load(load))));
+        line(far_line(body_, operand_of_load(load)));
       }
-      if (!angles.bounds.empty()) fetch_numbers();
+      if (!angles.bounds.empty()) fetch_operands_of_bounds();
       for (const std::string& bound : angles.bounds) line(far_line(body_, bound));
     });
     write("far", [&] {
       const Ingredients parts = ingredients_of(body_, angles.results, [&](size_t op) { return !pass || is_of_elements(*pass, op); });
       for (const size_t load : loads_that([&](size_t load) { return is_dense(load) && (is_wanted(load) || parts.loads[load]); })) {
         fetch_load(load);
-        if (is_wanted(load)) line(far_line(body_, operand_of_load(load), codegen::name_of(operand_of_load(load))));
+        if (is_wanted(load)) line(far_line(body_, operand_of_load(load)));
       }
       // The near forms: if one of them gets a far angle and returns a wrong value, that angle itself has been found to be far.
       for (const size_t op : ops_that([&](size_t op) { return parts.ops[op]; })) {
@@ -358,12 +358,12 @@ class Writer {
       }
       for (const Operand angle : angles.results) {
         fetch(angle);
-        line(far_line(body_, angle, codegen::name_of(angle)));
+        line(far_line(body_, angle));
       }
     });
   }
   // What a bound of angles may read.
-  void fetch_numbers() {
+  void fetch_operands_of_bounds() {
     for (uint32_t i = 0; i < body_.scalars; ++i) fetch({Operand::Kind::Scalar, i});
     for (const size_t load : loads_that([&](size_t load) { return is_broadcast(load); })) fetch(operand_of_load(load));
   }

@@ -1,6 +1,5 @@
 #include "codegen/kernel/body_text.h"
 
-#include "codegen/kernel/angles.h"
 #include "base/check.h"
 #include "base/format.h"
 

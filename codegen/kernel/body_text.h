@@ -2,7 +2,6 @@
 // Pieces of source text that the kernels of all backends share.
 
 #include "codegen/fuse/body.h"
-#include "codegen/fuse/cost_model.h"
 
 #include <string>
 #include <string_view>

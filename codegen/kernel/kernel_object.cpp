@@ -98,7 +98,7 @@ void load_object(const KernelCompiler& compiler, const std::string& text, const 
   load(object);
 }
 
-std::string object_of(const KernelCompiler& compiler, const std::string& text) {
+std::string stored_or_compiled(const KernelCompiler& compiler, const std::string& text) {
   const store::KernelKey key = key_on_disk(compiler, text);
   if (auto stored = store_on_disk().read(key)) return *std::move(stored);
   std::string object = compiler.compile(text);

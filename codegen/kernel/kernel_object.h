@@ -49,7 +49,8 @@ using LoadObject = std::function<void(std::string_view object)>;
 /// or `load` rejects it. `kernel`: the whole text, by which logs and traces identify the kernel. Throws as the compiler and `load` do.
 void load_object(const KernelCompiler& compiler, const std::string& text, const std::string& kernel, const LoadObject& load);
 
-/// The object of `text`, which is no kernel's: stored like one, but neither counted nor logged. Throws as the compiler does.
-std::string object_of(const KernelCompiler& compiler, const std::string& text);
+/// The stored result of `compiler` for `text`, which is not a kernel, or a new one. Neither counted nor logged. Throws as the compiler
+/// does.
+std::string stored_or_compiled(const KernelCompiler& compiler, const std::string& text);
 
 }  // namespace hindcast::codegen

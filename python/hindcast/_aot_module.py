@@ -46,9 +46,11 @@ def _called_on_the_original(name: str) -> Any:
 
 def _without_global_hooks(method: Callable[..., Any]) -> Any:
     """The method of nn.Module as it is without global module hooks: these are called for the module itself."""
-    names = vars(torch.nn.modules.module)
+    names = method.__globals__
     none = {name: type(value)() for name, value in names.items() if name.startswith("_global_") and isinstance(value, dict)}
-    return types.FunctionType(method.__code__, {**names, **none}, method.__name__, method.__defaults__, method.__closure__)
+    copied = types.FunctionType(method.__code__, {**names, **none}, method.__name__, method.__defaults__, method.__closure__)
+    copied.__kwdefaults__ = method.__kwdefaults__
+    return copied
 
 
 def _acts_as_the_original(cls: type["AotModule"]) -> type["AotModule"]:

@@ -12,7 +12,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ._facts import Argument, Call, Shape, containers_in, is_by_value, weakly
-from ._flatten import SYMBOLS, flatten, is_size, number_of
+from ._flatten import flatten, is_size, without_symbols
 from ._kept_arguments import SetAttribute, mark_as, set_attributes_of_modules
 from ._library import ops
 from ._made_objects import TakenApart, is_new_in_each_call
@@ -186,9 +186,7 @@ def _takes_symbols(is_symbol: Sequence[bool], is_steady: Sequence[bool]) -> int:
 
 def _number_in_place_of(placeholder: Any) -> Any:
     number = getattr(placeholder, "_wrapped_number", placeholder)
-    if type(number) in SYMBOLS:
-        return number_of(number)
-    return number.item() if isinstance(number, torch.Tensor) else number
+    return number.item() if isinstance(number, torch.Tensor) else without_symbols(number)
 
 
 _kernels = torch.library.Library("hindcast", "FRAGMENT")  # keeps the kernels registered

@@ -6,6 +6,7 @@ tensors. What Dynamo has guarded cannot differ between two calls, and the graph 
 
 import functools
 import operator
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
@@ -84,6 +85,8 @@ def _rounds_as_python(division: fx.Node) -> bool:
     dividend, divisor = map(_example, division.args)
     if isinstance(dividend, torch.Tensor) or isinstance(divisor, torch.Tensor):
         return True  # an operator, which gets the number
+    if not isinstance(dividend, (int, torch.SymInt)):
+        return False
     is_natural = dividend >= 0 if isinstance(dividend, int) else dividend.node.expr.is_nonnegative
     return bool(is_natural) and isinstance(divisor, int) and divisor > 0
 
@@ -111,10 +114,12 @@ def _takes_symbol(number: fx.Node, user: fx.Node) -> bool:
     return user.target in (METHODS_WITH_SYMBOLS if user.op == "call_method" else _TAKE_SYMBOLS)
 
 
-def _decide(graph: fx.Graph, comparison: fx.Node) -> None:
-    """The result is a bool, not a symbol: the program holds for the sizes for which it is the same."""
+def _guard_on(graph: fx.Graph, comparison: fx.Node) -> None:
+    """Replaces the comparison by a bool, which guards the program."""
     if any(user.target is bool for user in comparison.users):
-        return  # both operands are symbols
+        return  # done already: it was reached through its other operand
+    # Dynamo compares sizes with numbers that are too large for a symbol.
+    comparison.args = tuple(min(arg, sys.maxsize) if type(arg) is int else arg for arg in comparison.args)
     with graph.inserting_after(comparison):
         decided = graph.call_function(bool, (comparison,))
     comparison.replace_all_uses_with(decided, delete_user_cb=lambda user: user is not decided)
@@ -128,7 +133,7 @@ def _read_as_numbers(graph: fx.Graph, symbol: fx.Node) -> bool:
         if _is_arithmetic(user):
             is_all = _read_as_numbers(graph, user) and is_all
         elif user.target in _COMPARISONS and _is_of_integers(user):
-            _decide(graph, user)
+            _guard_on(graph, user)
             is_all = False
         elif not _takes_symbol(symbol, user):
             if number is None:
@@ -150,10 +155,17 @@ def _make_constants_by_operators(graph: fx.Graph) -> None:
             node.target, node.args = torch.full, ((), *node.args)
 
 
+def _is_size_of_result(node: fx.Node) -> bool:
+    """Whether the graph reads it from a tensor that it computes, or a subgraph returns it."""
+    if node.target is operator.getitem:
+        return isinstance(_example(node), torch.SymInt) and isinstance(_example(node.args[0]), (tuple, list))
+    return node.target in _SIZES_OF_TENSORS
+
+
 def _read_sizes_of_results(graph: fx.Graph) -> bool:
-    """Sizes that depend on data, which Dynamo reads in its graph. As _read_as_numbers."""
+    """Sizes that depend on data. Returns what _read_as_numbers returns."""
     is_all = True
-    for node in [node for node in graph.nodes if node.target in _SIZES_OF_TENSORS]:
+    for node in [node for node in graph.nodes if _is_size_of_result(node)]:
         if not _rounds_otherwise(node):
             is_all = _read_as_numbers(graph, node) and is_all
             continue
@@ -261,17 +273,30 @@ def _function_of(gm: fx.GraphModule) -> tuple[Callable[..., Any], Optional[Calla
     inferred for all sizes from those at two."""
     count = len(gm.graph.find_nodes(op="placeholder"))
     has_sizes = any(isinstance(_example(node), torch.SymInt) for node in gm.graph.find_nodes(op="placeholder"))
-    if not has_sizes and not any(node.target in _SIZES_OF_TENSORS for node in gm.graph.nodes):
+    if not has_sizes and not any(_is_size_of_result(node) for module in _graphs_in(gm) for node in module.graph.nodes):
         _ = gm.code  # Dynamo's graphs create their forward on demand
         return gm.forward, None, True
-    graph = fx.Graph()  # a copy: the graph itself is Dynamo's, which may pass it to us once more
+    own = _with_own_graphs(gm)
+    _make_constants_by_operators(own.graph)
+    is_all = all([_read_sizes_of_results(module.graph) for module in _graphs_in(own)])
+    stay, are_all_read = _read_sizes_from_tensors(own.graph)
+    for module in _graphs_in(own):
+        for node in module.graph.nodes:
+            node.meta.clear()  # Dynamo's fake tensors, which would live as long as the program
+        module.recompile()
+    return own.forward, None if len(stay) == count else _picker(stay), is_all and are_all_read
+
+
+def _with_own_graphs(gm: fx.GraphModule) -> fx.GraphModule:
+    """A copy. The graphs themselves are Dynamo's, which may pass them to us once more."""
+    graph = fx.Graph()
     graph.output(graph.graph_copy(gm.graph, val_map={}, return_output_node=False))
-    _make_constants_by_operators(graph)
-    is_all = _read_sizes_of_results(graph)
-    stay, are_all_read = _read_sizes_from_tensors(graph)
-    for node in graph.nodes:
-        node.meta.clear()  # Dynamo's fake tensors, which would live as long as the program
-    return fx.GraphModule(gm, graph).forward, None if len(stay) == count else _picker(stay), is_all and are_all_read
+    own = fx.GraphModule(gm, graph)
+    own.meta = gm.meta
+    for name, child in list(own.named_children()):
+        if isinstance(child, fx.GraphModule):
+            setattr(own, name, _with_own_graphs(child))
+    return own
 
 
 def _picker(stay: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:

@@ -6,19 +6,24 @@ import torch
 from torch.utils._pytree import TreeSpec, tree_flatten
 
 
-SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _NUMBERS = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+SYMBOLS = tuple(_NUMBERS)
 
 
 def is_size(value: Any) -> bool:
     return type(value) is torch.Size
 
 
-def number_of(value: Any) -> Any:
-    """The number that a symbol stands for, or a size of numbers. The trace then holds for this number alone."""
-    if is_size(value):
-        return torch.Size(map(int, value)) if any(type(size) is torch.SymInt for size in value) else value
-    return _NUMBERS[type(value)](value)
+def without_symbols(value: Any) -> Any:
+    """The value with numbers in place of symbols, also in a size or a slice. The trace then holds for these numbers alone."""
+    kind = type(value)
+    if kind in _NUMBERS:
+        return _NUMBERS[kind](value)
+    if kind is torch.Size and any(type(size) in _NUMBERS for size in value):
+        return torch.Size(map(int, value))
+    if kind is slice and any(type(end) in _NUMBERS for end in (value.start, value.stop, value.step)):
+        return slice(*map(without_symbols, (value.start, value.stop, value.step)))
+    return value
 
 
 def flatten(value: Any) -> tuple[list[Any], TreeSpec]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import TreeSpec, tree_unflatten
 
-from ._flatten import SYMBOLS, flatten, is_size, number_of
+from ._flatten import flatten, without_symbols
 
 _MOST = 256  # objects in one result
 _IS_OF_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
@@ -114,9 +114,8 @@ class TakenApart:
 
     def _take_objects(self, leaves: list[Any]) -> None:
         for place, leaf in enumerate(leaves):
-            if type(leaf) in SYMBOLS or is_size(leaf):
-                leaves[place] = number_of(leaf)
-            elif type(leaf) in (set, deque) and not self._is_argument(leaf):
+            leaves[place] = leaf = without_symbols(leaf)
+            if type(leaf) in (set, deque) and not self._is_argument(leaf):
                 leaves[place] = Copied(leaf)
             elif id(leaf) in self._made:
                 leaves[place] = self._made[id(leaf)]

@@ -615,6 +615,10 @@ def positive(x):
     return x[x > 0].shape[0]
 
 
+def multiplied(x, size):
+    return x * ((size - 5) // 2)
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -625,6 +629,11 @@ def positive(x):
         lambda x: x * math.sqrt(positive(x)),
         lambda x: x.flatten()[: positive(x)].sin(),
         lambda x: x.cos() if positive(x) > 3 else x.sin(),
+        lambda x: x * (7.5 // positive(x)),
+        lambda x: x[x > 0].repeat(2)[: 2 * positive(x) - 1].exp(),
+        lambda x: checkpoint(lambda y: y.sin() * ((positive(y) - 5) // 2), x, use_reentrant=False),
+        lambda x: checkpoint(lambda y: y.clamp(0, positive(y) / 10), x, use_reentrant=False),
+        lambda x: multiplied(*checkpoint(lambda y: (y.sin(), positive(y)), x, use_reentrant=False)),
     ],
 )
 def test_sizes_that_depend_on_data(function, sizes_from_data):

@@ -54,14 +54,14 @@ HindcastClangSink into(std::string& text) {
   return {[](void* context, const char* data, size_t size) { static_cast<std::string*>(context)->assign(data, size); }, &text};
 }
 
-std::string produce(decltype(HindcastClangTable::compile) what, const KernelSource& source) {
+std::string run(decltype(HindcastClangTable::compile) function, const KernelSource& source) {
   std::vector<HindcastClangFile> files;
   for (const SourceFile& file : source.files) files.push_back({as_text(file.name), as_text(file.text)});
   const HindcastClangSource plain = {as_text(source.text),    files.data(),          files.size(), source.optimisation,
                                      as_text(source.prelude), as_text(source.parsed)};
   std::string result, problem;
   const base::InsideCompiler inside;
-  if (what(&plain, into(result), into(problem)) == 0) throw CompileError(problem, source.text.empty() ? source.prelude : source.text);
+  if (function(&plain, into(result), into(problem)) == 0) throw CompileError(problem, source.text.empty() ? source.prelude : source.text);
   return result;
 }
 
@@ -128,9 +128,9 @@ std::shared_ptr<ClangCompiler> ClangCompiler::open(std::span<const std::string> 
   return std::shared_ptr<ClangCompiler>(new ClangCompiler(*table));
 }
 
-std::string ClangCompiler::compile(const KernelSource& source) const { return produce(table_.compile, source); }
+std::string ClangCompiler::compile(const KernelSource& source) const { return run(table_.compile, source); }
 
-std::string ClangCompiler::parse(const KernelSource& source) const { return produce(table_.parse, source); }
+std::string ClangCompiler::parse(const KernelSource& source) const { return run(table_.parse, source); }
 
 std::shared_ptr<const LoadedKernel> ClangCompiler::load(std::string_view object) const {
   void* loaded = nullptr;

@@ -67,7 +67,7 @@ namespace orc = llvm::orc;
 
 constexpr const char* kMainFile = "/kernel.cpp";
 constexpr const char* kPreludeFile = "/prelude.h";
-constexpr const char* kParsedFile = "/prelude.pch";
+constexpr const char* kPchFile = "/prelude.pch";
 
 void write_to(const HindcastClangSink& sink, llvm::StringRef text) { sink.write(sink.context, text.data(), text.size()); }
 
@@ -125,6 +125,8 @@ std::vector<std::string> flags_for(const Target& target) {
       "-ffp-contract=off",
       // The exception flags are not read (-fno-trapping-math): a masked lane may compute what the loop would not.
       "-ffp-exception-behavior=ignore",
+      // What headers instantiate is instantiated once, in the precompiled header.
+      "-fpch-instantiate-templates",
       // No warnings, since the sources are generated.
       "-w",
   };
@@ -202,7 +204,7 @@ llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> files_of(const HindcastClangSour
   };
   add(kMainFile, source.text);
   add(kPreludeFile, source.prelude);
-  add(kParsedFile, source.parsed);
+  add(kPchFile, source.parsed);
   for (size_t i = 0; i < source.file_count; ++i) add("/" + view(source.files[i].name), source.files[i].text);
   return files;
 }
@@ -214,9 +216,9 @@ std::vector<std::string> flags_of(const HindcastClangSource& source, const char*
   return flags;
 }
 
-/// Runs the action on a file.
-bool act(const HindcastClangSource& source, const char* file, bool uses_parsed, clang::FrontendAction& action, std::string& diagnostics,
-         std::unique_ptr<llvm::raw_pwrite_stream> output) {
+/// Runs a front-end action on `file`. `uses_pch`: with the precompiled header. `output`: where the action writes, or null.
+bool run_action(const HindcastClangSource& source, const char* file, bool uses_pch, clang::FrontendAction& action, std::string& diagnostics,
+                std::unique_ptr<llvm::raw_pwrite_stream> output) {
   clang::CompilerInstance instance;
   llvm::raw_string_ostream text(diagnostics);
   llvm::raw_null_ostream nowhere;
@@ -227,14 +229,7 @@ bool act(const HindcastClangSource& source, const char* file, bool uses_parsed, 
   std::vector<const char*> arguments;
   for (const std::string& flag : flags) arguments.push_back(flag.c_str());
   if (!clang::CompilerInvocation::CreateFromArgs(instance.getInvocation(), arguments, instance.getDiagnostics())) return false;
-  // What the headers instantiate is instantiated once, not in each kernel.
-  instance.getLangOpts().PCHInstantiateTemplates = true;
-  if (uses_parsed) {
-    clang::PreprocessorOptions& options = instance.getPreprocessorOpts();
-    options.ImplicitPCHInclude = kParsedFile;
-    // Made by this library with the same flags and files: the caller's key has both.
-    options.DisablePCHOrModuleValidation = clang::DisableValidationForModuleKind::PCH;
-  }
+  if (uses_pch) instance.getPreprocessorOpts().ImplicitPCHInclude = kPchFile;
   instance.createFileManager(files_of(source));
   if (output != nullptr) instance.setOutputStream(std::move(output));
   return instance.ExecuteAction(action) && !instance.getDiagnostics().hasErrorOccurred();
@@ -242,7 +237,7 @@ bool act(const HindcastClangSource& source, const char* file, bool uses_parsed, 
 
 bool compile_now(const HindcastClangSource& source, llvm::SmallVectorImpl<char>& object, std::string& diagnostics) {
   clang::EmitObjAction action;
-  return act(source, kMainFile, source.parsed.size != 0, action, diagnostics, std::make_unique<llvm::raw_svector_ostream>(object));
+  return run_action(source, kMainFile, source.parsed.size != 0, action, diagnostics, std::make_unique<llvm::raw_svector_ostream>(object));
 }
 
 /// GeneratePCHAction, to memory.
@@ -264,14 +259,14 @@ class ParseAction : public clang::ASTFrontendAction {
 
 bool parse_now(const HindcastClangSource& source, llvm::SmallVectorImpl<char>& parsed, std::string& diagnostics) {
   ParseAction action;
-  if (!act(source, kPreludeFile, false, action, diagnostics, nullptr)) return false;
+  if (!run_action(source, kPreludeFile, false, action, diagnostics, nullptr)) return false;
   parsed.append(action.parsed().begin(), action.parsed().end());
   return !parsed.empty();
 }
 
 using Produce = bool(const HindcastClangSource& source, llvm::SmallVectorImpl<char>& bytes, std::string& diagnostics);
 
-int produce(Produce* what, const HindcastClangSource* source, HindcastClangSink result, HindcastClangSink problem) {
+int run_guarded(Produce* produce, const HindcastClangSource* source, HindcastClangSink result, HindcastClangSink problem) {
   compiler();
   if (broken) {
     write_to(problem, "Clang failed beyond repair in an earlier compile of this process");
@@ -286,7 +281,7 @@ int produce(Produce* what, const HindcastClangSource* source, HindcastClangSink 
   escape = &here;
   llvm::SmallVector<char, 0> bytes;
   std::string diagnostics;
-  const bool done = what(*source, bytes, diagnostics);
+  const bool done = produce(*source, bytes, diagnostics);
   escape = nullptr;
   if (done)
     write_to(result, {bytes.data(), bytes.size()});
@@ -296,11 +291,11 @@ int produce(Produce* what, const HindcastClangSource* source, HindcastClangSink 
 }
 
 int compile(const HindcastClangSource* source, HindcastClangSink object, HindcastClangSink problem) noexcept {
-  return produce(compile_now, source, object, problem);
+  return run_guarded(compile_now, source, object, problem);
 }
 
 int parse(const HindcastClangSource* source, HindcastClangSink parsed, HindcastClangSink problem) noexcept {
-  return produce(parse_now, source, parsed, problem);
+  return run_guarded(parse_now, source, parsed, problem);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@
 
 namespace hindcast::device::cpu {
 
-/// By pointer: the element of index 0. A copy that nobody else can write to: results of bytes might be the pointers themselves.
+/// By pointer: the address of the element of index 0. A local copy: a store of bytes may alias the caller's array of pointers, which would
+/// prevent vectorisation.
 template <int kCount>
 struct Addresses {
   char* of[kCount];

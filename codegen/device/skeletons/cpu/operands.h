@@ -1,6 +1,5 @@
 #pragma once
-// What the CPU's skeletons share. They are compiled for each kernel while a program waits for it: so they are made of few templates, and
-// those that a kernel does not use are not instantiated.
+// What the CPU's skeletons share. They are compiled for each kernel while a program waits for it: so they instantiate few templates.
 //
 // For CPUs, a body without rows has the numbers of its elements in a struct too (skeletons/body.h), as if all elements were one row:
 //
@@ -28,6 +27,7 @@ enum class AnglesToCheck { None, Loaded, Computed };
 /// Elements that a loop processes before it looks at the next angles, and that a sum adds before it is added to a larger one.
 inline constexpr long kBlockLength = 1024;
 
+// As At, LoadAt and StoreAt (packs.h, body.h), which take Clang longer.
 #if defined(__clang__)
 template <int kNumber, class... T>
 using Nth = __type_pack_element<kNumber, T...>;
@@ -36,15 +36,15 @@ template <int kNumber, class... T>
 using Nth = At<kNumber, Types<T...>>;
 #endif
 template <int kNumber, class List>
-struct Choose;
+struct OneOf;
 template <int kNumber, class... T>
-struct Choose<kNumber, Types<T...>> {
+struct OneOf<kNumber, Types<T...>> {
   using Type = Nth<kNumber, T...>;
 };
 template <class Body, int kLoad>
-using LoadType = typename Choose<kLoad, typename Body::Loads>::Type::Type;
+using LoadType = typename OneOf<kLoad, typename Body::Loads>::Type::Type;
 template <class Body, int kStore>
-using StoreOf = typename Choose<kStore, typename Body::Stores>::Type;
+using StoreOf = typename OneOf<kStore, typename Body::Stores>::Type;
 
 /// Reads the numbers that are the same for all elements: `memory` has an address per tensor.
 template <class Body>

@@ -13,7 +13,7 @@ HC_DEVICE void set_row(Addresses<kTensors<Body>>& addresses, char* const* pointe
   const auto set = [&](int pointer, long bytes) __attribute__((always_inline)) {
     addresses.of[pointer] = pointers[pointer] + row * row_strides[pointer] + column * bytes;
   };
-  (set(kLoad, Choose<kLoad, typename Body::Loads>::Type::kIsBroadcast ? 0 : sizeof(LoadType<Body, kLoad>)), ...);
+  (set(kLoad, OneOf<kLoad, typename Body::Loads>::Type::kIsBroadcast ? 0 : sizeof(LoadType<Body, kLoad>)), ...);
   (set(kLoads<Body> + kStore, sizeof(typename StoreOf<Body, kStore>::Type)), ...);
 }
 

@@ -125,8 +125,8 @@ HC_DEVICE T mean_of(const Moments<T>& moments) {
   return moments.mean;
 }
 
-/// The numbers of some reductions of a pass, and what they have of a block. The stored values are apart: a variable with an array that is
-/// indexed is in memory as a whole.
+/// The numbers of some reductions of a pass, and what they have of a block. The stored values are another variable: Clang keeps a struct in
+/// memory if it has an array with a variable index.
 template <class Reductions, class Numbers = Below<Reductions::kCount>>
 struct Reducer;
 template <class... Reduction, int... kReduction>

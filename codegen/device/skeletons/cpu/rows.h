@@ -243,14 +243,14 @@ HC_DEVICE void run_passes(const Rows& rows, typename Body::Row& numbers, long ro
 template <class Body, bool kWritesLeaves>
 HC_DEVICE void run_rows(Rows rows) {
   using T = typename Body::Compute;
-  [[maybe_unused]] long* seen = nullptr;
+  [[maybe_unused]] long* rows_so_far = nullptr;
   if constexpr (kHasMomentsOverRows<Body>) {
-    seen = reinterpret_cast<long*>(rows.kept);
+    rows_so_far = reinterpret_cast<long*>(rows.kept);
     rows.kept += sizeof(long);
   }
   for (long row = 0; row < rows.rows; ++row) {
     T share = T(0);
-    if constexpr (kHasMomentsOverRows<Body>) share = T(1) / (T)++ * seen;
+    if constexpr (kHasMomentsOverRows<Body>) share = T(1) / static_cast<T>(++*rows_so_far);
     typename Body::Row numbers;
     Body::begin(numbers, AtRow<Body>{rows, row});
     run_passes<Body, kWritesLeaves>(rows, numbers, row, share, typename Body::Passes());

@@ -42,7 +42,7 @@ struct ShortRowArrays {
 template <class Body>
 struct AtShortRow;
 
-/// A block of rows. The arrays are apart: a variable with an array that is indexed is in memory as a whole.
+/// A block of rows. The arrays are another variable, as in Reducer.
 template <class Body>
 struct ShortRows {
   const Rows& of;
