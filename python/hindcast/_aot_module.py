@@ -46,6 +46,8 @@ def _called_on_the_original(name: str) -> Any:
 
 def _without_global_hooks(method: Callable[..., Any]) -> Any:
     """The method of nn.Module as it is without global module hooks: these are called for the module itself."""
+    if not isinstance(method, types.FunctionType):
+        return method
     names = method.__globals__
     none = {name: type(value)() for name, value in names.items() if name.startswith("_global_") and isinstance(value, dict)}
     copied = types.FunctionType(method.__code__, {**names, **none}, method.__name__, method.__defaults__, method.__closure__)
