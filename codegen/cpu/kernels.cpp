@@ -35,17 +35,17 @@ class HeaderPrecompiler final : public KernelCompiler {
   explicit HeaderPrecompiler(const ClangCompiler& clang) : clang_(clang) {}
 
   std::string_view identity() const override { return clang_.identity(); }
-  std::string compile(std::string_view text) const override { return clang_.parse({.files = headers(), .prelude = text}); }
+  std::string compile(std::string_view text) const override { return clang_.precompile({.files = headers(), .prelude = text}); }
 
  private:
   const ClangCompiler& clang_;
 };
 
-// The precompiled header of all kernels: to parse these headers would be most of a small kernel's compile. Used only inside the compiler's
+// The precompiled header of all kernels: parsing these headers would be most of a small kernel's compile. Used only inside the compiler's
 // fork gate, so that its lock is free at a fork.
 class PrecompiledHeader {
  public:
-  // nullptr if there is none.
+  // The bytes; nullptr if it could not be made, or was dropped.
   std::shared_ptr<const std::string> get(const ClangCompiler& clang) {
     const std::lock_guard lock(mutex_);
     if (!std::exchange(is_made_, true)) {
@@ -57,7 +57,7 @@ class PrecompiledHeader {
     }
     return bytes_;
   }
-  // A kernel compiles only without it.
+  // Called for a kernel that failed to compile with it, and compiled without it.
   void drop(const CompileError& error) {
     const std::lock_guard lock(mutex_);
     if (bytes_) HC_LOG(CompiledAutograd, Warning, "the precompiled header is not used any more: {}", error.diagnostics());
@@ -88,7 +88,7 @@ class WithClang final : public KernelCompiler {
     if (!header) return clang_.compile(source);
     KernelSource with_header = source;
     with_header.prelude = kIncludesOfKernels;
-    with_header.parsed = *header;
+    with_header.precompiled = *header;
     try {
       return clang_.compile(with_header);
     } catch (const CompileError& first) {

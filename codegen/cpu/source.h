@@ -29,8 +29,7 @@ namespace hindcast::codegen::cpu {
 
 using DenseKernel = void(const device::LoopArguments& arguments);
 using LeavesKernel = void(const device::LeavesArguments& arguments);
-/// The elements of a block (LeavesArguments::is_block).
-inline constexpr long kBlockLength = 1024;
+using device::kBlockLength;
 /// To stores of extent Columns and Channels the kernel adds, in the compute type. `kept`: row_scratch() * segments * columns elements of
 /// that type, preceded, if the body has_moments_over_rows(), by a long: how many rows those stores contain so far.
 using RowsKernel = void(const device::RowLoopArguments& arguments);

@@ -10,12 +10,15 @@ struct LoopArguments {
   long count;  // elements
 };
 
+/// Elements that a loop processes before it looks at the next angles, and that a sum adds before it is added to a larger one.
+inline constexpr long kBlockLength = 1024;
+
 /// `leaves`: as LoopArguments. Results are also written to leaves.
 struct LeavesArguments {
   char* const* pointers;  // after the stores, two per leaf of each store: the sum, and the term that is added to the value
   const double* scalars;
   long count;
-  const long* is_block;  // by pointer from the stores on: 1 if it is not to a tensor but to the elements of one block, which all blocks use
+  const long* is_block;  // by pointer from the stores on: 1 if it is not to a tensor but to kBlockLength elements, which all blocks use
 };
 
 /// `rows`, and `leaves` of a body by rows: a row has segments of contiguous elements.

@@ -69,7 +69,7 @@ class Reductions {
     }
     return format("Types<{}>", list);
   }
-  // The op's result. `reduced`: the function of `at` that returns what all threads have reduced.
+  // The op's result. `reduced`: the function of `at` that returns what a reduction has reduced.
   std::string result(size_t op, std::string_view reduced) const {
     const std::string number = format("at.{}({})", reduced, index(number_of(leader_of_pair(body_, op))));
     switch (body_.ops[op].reduction.kind) {
@@ -259,8 +259,7 @@ class Writer {
     for (size_t i = 0; i < body_.stores.size(); ++i) {
       if (body_.stores[i].extent == Extent::Row) stores.push_back(i);
     }
-    text_ += format("  using RowLoads = {};\n  using RowStores = {};\n",
-                    indices(loads_that([&](size_t load) { return is_broadcast(load); })), indices(stores));
+    text_ += format("  using RowLoads = {};\n  using RowStores = {};\n", indices(loads), indices(stores));
   }
 
   // Functions are written as lines that compute names, and before them lines that fetch the names of the row and the segment that they

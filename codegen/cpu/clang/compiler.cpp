@@ -57,8 +57,8 @@ HindcastClangSink into(std::string& text) {
 std::string run(decltype(HindcastClangTable::compile) function, const KernelSource& source) {
   std::vector<HindcastClangFile> files;
   for (const SourceFile& file : source.files) files.push_back({as_text(file.name), as_text(file.text)});
-  const HindcastClangSource plain = {as_text(source.text),    files.data(),          files.size(), source.optimisation,
-                                     as_text(source.prelude), as_text(source.parsed)};
+  const HindcastClangSource plain = {as_text(source.text),       files.data(), files.size(), source.optimisation, as_text(source.prelude),
+                                     as_text(source.precompiled)};
   std::string result, problem;
   const base::InsideCompiler inside;
   if (function(&plain, into(result), into(problem)) == 0) throw CompileError(problem, source.text.empty() ? source.prelude : source.text);
@@ -130,7 +130,7 @@ std::shared_ptr<ClangCompiler> ClangCompiler::open(std::span<const std::string> 
 
 std::string ClangCompiler::compile(const KernelSource& source) const { return run(table_.compile, source); }
 
-std::string ClangCompiler::parse(const KernelSource& source) const { return run(table_.parse, source); }
+std::string ClangCompiler::precompile(const KernelSource& source) const { return run(table_.precompile, source); }
 
 std::shared_ptr<const LoadedKernel> ClangCompiler::load(std::string_view object) const {
   void* loaded = nullptr;

@@ -32,10 +32,10 @@ struct KernelSource {
   std::string_view text;
   std::span<const SourceFile> files = {};
   uint32_t optimisation = 3;
-  /// Includes that `text` may have, and the result of parse() for them with the same files and options: a compile does not parse them
-  /// again.
+  /// Includes that `text` may have, and the result of precompile() for them with the same files and options, so that a compile does not
+  /// parse them.
   std::string_view prelude = {};
-  std::string_view parsed = {};
+  std::string_view precompiled = {};
 };
 
 /// Clang rejected a source. This is a bug of hindcast or Clang, but the caller can fall back, as for any Unsupported. The message has the
@@ -80,8 +80,8 @@ class ClangCompiler {
   /// Returns the bytes of an object file. Throws CompileError.
   std::string compile(const KernelSource& source) const;
 
-  /// Parses the prelude, so that compiles with it need not: Clang's precompiled header. Throws CompileError.
-  std::string parse(const KernelSource& source) const;
+  /// Returns the bytes of the prelude as a precompiled header. Throws CompileError.
+  std::string precompile(const KernelSource& source) const;
 
   /// `object`: a result of compile() on this machine, of this process or another. Throws Unsupported if the bytes are not such an object,
   /// or if it calls a function that neither it nor libm defines.

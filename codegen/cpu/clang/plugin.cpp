@@ -21,7 +21,6 @@
 #include <clang/CodeGen/CodeGenAction.h>
 #include <clang/Frontend/CompilerInstance.h>
 #include <clang/Frontend/CompilerInvocation.h>
-#include <clang/Frontend/FrontendActions.h>
 #include <clang/Frontend/TextDiagnosticPrinter.h>
 #include <clang/Lex/PreprocessorOptions.h>
 #include <clang/Serialization/ASTWriter.h>
@@ -204,7 +203,7 @@ llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> files_of(const HindcastClangSour
   };
   add(kMainFile, source.text);
   add(kPreludeFile, source.prelude);
-  add(kPchFile, source.parsed);
+  add(kPchFile, source.precompiled);
   for (size_t i = 0; i < source.file_count; ++i) add("/" + view(source.files[i].name), source.files[i].text);
   return files;
 }
@@ -237,13 +236,14 @@ bool run_action(const HindcastClangSource& source, const char* file, bool uses_p
 
 bool compile_now(const HindcastClangSource& source, llvm::SmallVectorImpl<char>& object, std::string& diagnostics) {
   clang::EmitObjAction action;
-  return run_action(source, kMainFile, source.parsed.size != 0, action, diagnostics, std::make_unique<llvm::raw_svector_ostream>(object));
+  return run_action(source, kMainFile, source.precompiled.size != 0, action, diagnostics,
+                    std::make_unique<llvm::raw_svector_ostream>(object));
 }
 
 /// GeneratePCHAction, to memory.
-class ParseAction : public clang::ASTFrontendAction {
+class PrecompileAction : public clang::ASTFrontendAction {
  public:
-  llvm::StringRef parsed() const { return {buffer_->Data.data(), buffer_->Data.size()}; }
+  llvm::StringRef precompiled() const { return {buffer_->Data.data(), buffer_->Data.size()}; }
 
  protected:
   std::unique_ptr<clang::ASTConsumer> CreateASTConsumer(clang::CompilerInstance& instance, llvm::StringRef) override {
@@ -257,11 +257,11 @@ class ParseAction : public clang::ASTFrontendAction {
   std::shared_ptr<clang::PCHBuffer> buffer_ = std::make_shared<clang::PCHBuffer>();
 };
 
-bool parse_now(const HindcastClangSource& source, llvm::SmallVectorImpl<char>& parsed, std::string& diagnostics) {
-  ParseAction action;
+bool precompile_now(const HindcastClangSource& source, llvm::SmallVectorImpl<char>& precompiled, std::string& diagnostics) {
+  PrecompileAction action;
   if (!run_action(source, kPreludeFile, false, action, diagnostics, nullptr)) return false;
-  parsed.append(action.parsed().begin(), action.parsed().end());
-  return !parsed.empty();
+  precompiled.append(action.precompiled().begin(), action.precompiled().end());
+  return !precompiled.empty();
 }
 
 using Produce = bool(const HindcastClangSource& source, llvm::SmallVectorImpl<char>& bytes, std::string& diagnostics);
@@ -294,8 +294,8 @@ int compile(const HindcastClangSource* source, HindcastClangSink object, Hindcas
   return run_guarded(compile_now, source, object, problem);
 }
 
-int parse(const HindcastClangSource* source, HindcastClangSink parsed, HindcastClangSink problem) noexcept {
-  return run_guarded(parse_now, source, parsed, problem);
+int precompile(const HindcastClangSource* source, HindcastClangSink precompiled, HindcastClangSink problem) noexcept {
+  return run_guarded(precompile_now, source, precompiled, problem);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -402,7 +402,7 @@ void unload(void* handle) noexcept {
 
 const char* identity() noexcept { return compiler().identity.c_str(); }
 
-constexpr HindcastClangTable kTable = {kHindcastClangVersion, identity, compile, parse, load, find, unload};
+constexpr HindcastClangTable kTable = {kHindcastClangVersion, identity, compile, precompile, load, find, unload};
 
 }  // namespace
 

@@ -27,10 +27,10 @@ typedef struct HindcastClangSource {
   const HindcastClangFile* files;
   size_t file_count;
   uint32_t optimisation;  // 0 to 3
-  /// Includes that `text` may have, and their bytes from parse() with the same files and options: a compile does not parse them again. Both
-  /// may be empty.
+  /// Includes that `text` may have, and their bytes from precompile() with the same files and options, so that a compile does not parse
+  /// them. Both may be empty.
   HindcastClangText prelude;
-  HindcastClangText parsed;
+  HindcastClangText precompiled;
 } HindcastClangSource;
 
 /// Receives a result: called once, before the function that it was passed to returns.
@@ -50,8 +50,8 @@ typedef struct HindcastClangTable {
   /// Compiles C++ to the bytes of an object file for this machine.
   int (*compile)(const HindcastClangSource* source, HindcastClangSink object, HindcastClangSink problem);
 
-  /// Parses `prelude`, to the bytes that a compile takes as `parsed`.
-  int (*parse)(const HindcastClangSource* source, HindcastClangSink parsed, HindcastClangSink problem);
+  /// Makes a precompiled header of `prelude`: the bytes that a compile takes as `precompiled`.
+  int (*precompile)(const HindcastClangSource* source, HindcastClangSink precompiled, HindcastClangSink problem);
 
   /// Makes an object's functions callable. They may call libm, and memcpy, memmove, memset and memcmp.
   int (*load)(HindcastClangText object, void** loaded, HindcastClangSink problem);

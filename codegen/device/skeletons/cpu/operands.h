@@ -24,9 +24,6 @@ namespace hindcast::device::cpu {
 /// Computed: `element` computes some of these angles. Loaded: it only loads them.
 enum class AnglesToCheck { None, Loaded, Computed };
 
-/// Elements that a loop processes before it looks at the next angles, and that a sum adds before it is added to a larger one.
-inline constexpr long kBlockLength = 1024;
-
 // As At, LoadAt and StoreAt (packs.h, body.h), which take Clang longer.
 #if defined(__clang__)
 template <int kNumber, class... T>

@@ -71,17 +71,17 @@ TEST(ClangCompiler, ParsesAPreludeOnce) {
   const std::array<SourceFile, 1> two = {{{"two.h", "#pragma once\ntemplate <class T> T two() { return 2; }\n"}}};
   const std::array<SourceFile, 1> six = {{{"two.h", "#pragma once\ntemplate <class T> T two() { return 6; }\n"}}};
   const std::string_view prelude = "#include \"two.h\"\n", text = "#include \"two.h\"\nextern \"C\" int run() { return two<int>(); }\n";
-  const std::string parsed = compiler->parse({.files = two, .prelude = prelude});
-  EXPECT_EQ(parsed, compiler->parse({.files = two, .prelude = prelude}));
+  const std::string precompiled = compiler->precompile({.files = two, .prelude = prelude});
+  EXPECT_EQ(precompiled, compiler->precompile({.files = two, .prelude = prelude}));
   const auto result = [&](const KernelSource& source) { return function<int()>(*compiler->load(compiler->compile(source)), "run")(); };
   EXPECT_EQ(result({.text = text, .files = six}), 6);
-  EXPECT_EQ(result({.text = text, .files = six, .prelude = prelude, .parsed = parsed}), 2) << "the file was read again";
+  EXPECT_EQ(result({.text = text, .files = six, .prelude = prelude, .precompiled = precompiled}), 2) << "the file was read again";
 }
 
 TEST(ClangCompiler, RefusesAPreludeThatIsNone) {
   HC_GET_COMPILER(compiler);
-  EXPECT_THROW(compiler->parse({.prelude = "#include \"none.h\"\n"}), CompileError);
-  EXPECT_THROW(compiler->compile({.text = kLoop, .prelude = "\n", .parsed = "no header"}), CompileError);
+  EXPECT_THROW(compiler->precompile({.prelude = "#include \"none.h\"\n"}), CompileError);
+  EXPECT_THROW(compiler->compile({.text = kLoop, .prelude = "\n", .precompiled = "no header"}), CompileError);
   EXPECT_EQ(diagnostics_of(*compiler, kLoop), "") << "the next compile is not disturbed";
 }
 
