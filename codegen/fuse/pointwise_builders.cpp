@@ -73,6 +73,12 @@ PointwiseOp of_rounded(const Functor& functor) {
   return op;
 }
 
+PointwiseOp threshold(const Functor& functor) {
+  PointwiseOp op = as_is(functor);
+  op.rounded = 1u << 2;  // the value only: ATen compares with the threshold as given
+  return op;
+}
+
 PointwiseOp of_masks(const Functor& functor) {
   PointwiseOp op = as_is(functor);
   op.mask_args = (1u << functor.operands) - 1;
@@ -88,6 +94,7 @@ PointwiseOp by_mask(const Functor& functor) {
 PointwiseOp masked_fill(const Functor& functor) {
   PointwiseOp op;
   op.mask_args = 1u << 1;
+  op.rounded = 1u << 2;
   op.build = [=](BodyBuilder& body, const Args& args) {
     const Operand self = body.tensor(args[0]);
     const Operand mask = body.tensor(args[1]);
@@ -106,6 +113,12 @@ PointwiseOp with_alpha(const Functor& functor) {
     if (!is_number(args[2], 1)) other = body.op("mul", {body.scalar(args[2]), other});
     return body.op(functor, {self, other});
   };
+  return op;
+}
+
+PointwiseOp number_with_alpha(const Functor& functor) {
+  PointwiseOp op = with_alpha(functor);
+  op.rounded |= 1u << 1;
   return op;
 }
 
@@ -145,7 +158,7 @@ PointwiseOp add_quotient(const Functor& functor) {
 // With two bounds, a NaN among them is the result. A single one that is NaN does not clamp; with clamp_min and clamp_max it is the result.
 PointwiseOp clamp_to_given(const Functor& functor) {
   PointwiseOp op;
-  op.may_be_none = 1u << 1 | 1u << 2;
+  op.may_be_none = op.rounded = 1u << 1 | 1u << 2;
   op.accepts = [](const Args& args) { return !is_none(args[1]) || !is_none(args[2]); };
   op.build = [=](BodyBuilder& body, const Args& args) {
     const Operand self = body.tensor(args[0]);

@@ -11,7 +11,9 @@ namespace hindcast::codegen::builders {
 PointwiseOp as_is(const Functor& functor);
 /// The same; all numbers are rounded (PointwiseOp::rounded).
 PointwiseOp of_rounded(const Functor& functor);
-/// The same; all arguments may be bools.
+/// (self, threshold, value)
+PointwiseOp threshold(const Functor& functor);
+/// functor(args[0], args[1], ...); all arguments may be bools.
 PointwiseOp of_masks(const Functor& functor);
 /// The same; the first may be a bool.
 PointwiseOp by_mask(const Functor& functor);
@@ -19,6 +21,8 @@ PointwiseOp by_mask(const Functor& functor);
 PointwiseOp masked_fill(const Functor& functor);
 /// (self, other, alpha)
 PointwiseOp with_alpha(const Functor& functor);
+/// (self, number, alpha)
+PointwiseOp number_with_alpha(const Functor& functor);
 PointwiseOp reversed_with_alpha(const Functor& functor);
 /// (self, tensor1, tensor2, value)
 PointwiseOp add_multiple(const Functor& functor);
