@@ -6,6 +6,7 @@
 #include "codegen/passes/common_subexpressions.h"
 #include "codegen/passes/dead_code.h"
 #include "codegen/passes/fills.h"
+#include "codegen/passes/numbers.h"
 #include "codegen/passes/simplify.h"
 #include "codegen/passes/slices_to_concat.h"
 #include "codegen/passes/sums_of_slices.h"
@@ -30,6 +31,7 @@ Rewrite anywhere(const Graph& graph, const CostModel&) {
 // left.
 constexpr std::array kPasses = {
     Pass{"fills", anywhere<fills>},
+    Pass{"numbers", anywhere<numbers>},
     Pass{"simplify", anywhere<simplify>},
     Pass{"common_subexpressions", common_subexpressions},
     Pass{"slices_to_concat", anywhere<slices_to_concat>, false},

@@ -1,10 +1,8 @@
 #include "engine/aot/numbers_as_scalars.h"
 
 #include "capture/graph/copy_graph.h"
-#include "capture/graph/known_op.h"
+#include "capture/graph/wrapped_number.h"
 
-#include <algorithm>
-#include <array>
 #include <set>
 #include <unordered_map>
 
@@ -20,34 +18,22 @@ namespace {
 using Numbers = std::unordered_map<uint32_t, int64_t>;  // by value
 
 std::optional<int64_t> number_of(const Instr& instr) {
-  static constinit capture::KnownOp lift("aten::lift_fresh");
-  if (instr.kind != capture::InstrKind::Op || instr.op != lift.get() || !instr.args[0].constant.isTensor()) return std::nullopt;
-  const at::Tensor& tensor = instr.args[0].constant.toTensor();
-  const bool is_integer = tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number() && tensor.scalar_type() == at::kLong;
-  return is_integer ? std::optional(tensor.item<int64_t>()) : std::nullopt;
-}
-
-// The overload with a scalar as second argument. ATen's implementation turns it into a tensor, and calls the tensor overload.
-std::optional<c10::OperatorHandle> with_scalar(const c10::OperatorHandle& op) {
-  struct Pair {
-    explicit constexpr Pair(const char* name) : tensor(name, "Tensor"), scalar(name, "Scalar") {}
-    capture::KnownOp tensor, scalar;
-  };
-  static constinit std::array<Pair, 4> pairs = {Pair("aten::add"), Pair("aten::sub"), Pair("aten::mul"), Pair("aten::div")};
-  const auto found = std::ranges::find_if(pairs, [&](Pair& each) { return each.tensor.get() == op; });
-  return found == pairs.end() ? std::nullopt : std::optional(found->scalar.get());
+  const auto number = capture::wrapped_number(instr);
+  return number && number->isIntegral(false) ? std::optional(number->toLong()) : std::nullopt;
 }
 
 void take_number(Instr& instr, const Numbers& numbers) {
   if (instr.kind != capture::InstrKind::Op || instr.args.size() < 2 || instr.args[1].kind != Arg::Kind::Value) return;
   const auto number = numbers.find(instr.args[1].values[0].index);
-  const auto op = number == numbers.end() ? std::nullopt : with_scalar(*instr.op);
+  const auto op = number == numbers.end() ? std::nullopt : capture::overload_with_number(*instr.op);
   if (!op) return;
   instr.op = op;
   instr.args[1] = Arg{.constant = number->second};
 }
 
-bool may_take_number(const Instr& instr) { return instr.kind == capture::InstrKind::Op && instr.op && with_scalar(*instr.op); }
+bool may_take_number(const Instr& instr) {
+  return instr.kind == capture::InstrKind::Op && instr.op && capture::overload_with_number(*instr.op);
+}
 
 std::set<uint32_t> used_values(const Graph& graph) {
   std::set<uint32_t> used;

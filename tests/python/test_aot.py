@@ -1712,6 +1712,19 @@ def test_a_wider_operand_without_dims_beside_16_bits(name, dtype, number):
         assert_same(f(y, t), function(y, t))
 
 
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))
+@pytest.mark.parametrize("number", (1.0003, 1e-8, 3))
+def test_numbers_that_are_added_to_16_bits(dtype, number):
+    def function(y):
+        return (y + number) * 1, (y - number) * 1, (number - y) * 1, y / (y.abs() + number), y / y.abs().clamp(min=number)
+
+    y = torch.tensor([-1, 4, 6e-5, 1, 0.5, 0], dtype=dtype)
+    f = hindcast.aot_function(function, async_=False)
+    for _ in range(3):
+        for seen, expected in zip(f(y), function(y)):
+            torch.testing.assert_close(seen, expected, equal_nan=True)
+
+
 @pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16, torch.float32, torch.float64))
 @pytest.mark.parametrize("exponent", (0.5, -0.5, 1.5, 2.0, 3.0, -1.0, -2.0))
 def test_powers_of_special_numbers(dtype, exponent):

@@ -301,6 +301,24 @@ TEST(Fills, NewTensorsReadNoTensor) {
   }
 }
 
+// ---- numbers
+
+// As Python's `x + 0.1`, which makes a tensor of the number.
+TEST(Numbers, ThatAreAddedTo16Bits) {
+  const Function function = [](const Tensors& in) {
+    const auto number = [](const at::Scalar& value) { return at::native::wrapped_scalar_tensor(value); };
+    return Tensors{in[0] + number(1.003), in[0] - number(1e-9), at::sub(in[0], number(0.1), 2), number(3) + in[0].neg()};
+  };
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    SCOPED_TRACE(c10::toString(type));
+    const Tensors given = {at::linspace(-2, 2, 37).to(type)};
+    const ForwardProgram program(function, given);
+    if (type != at::kFloat) EXPECT_EQ(program.left(), (Names{"aten::lift_fresh", "aten::add.Tensor"}));
+    const Tensors seen = program.run(given), stock = function(given);
+    for (size_t i = 0; i < stock.size(); ++i) EXPECT_TRUE(at::equal(seen[i], stock[i])) << i;
+  }
+}
+
 // ---- common_subexpressions
 
 TEST(CommonSubexpressions, TwoBiasesOfOneSum) {
