@@ -223,7 +223,7 @@ class Description {
 
   // Rounds the numbers that ATen rounds. Returns false if they are known only when the kernel runs.
   bool round_numbers(const PointwiseOp& op, std::vector<Arg>& args) const {
-    const at::ScalarType type = value(instr_.outputs[0]).dtype;
+    const at::ScalarType type = op.gives_mask ? compared_type().value_or(at::kBool) : value(instr_.outputs[0]).dtype;
     if (!is_of_16_bits(type) || !member_.device->is_cpu()) return true;
     if (op.accepts_in_16_bits && !op.accepts_in_16_bits(args, type)) return false;
     for (uint32_t i = 0; i < args.size(); ++i) {
@@ -238,22 +238,29 @@ class Description {
     return true;
   }
 
+  // The type of a comparison's operands, apart from bools; nullopt if there is no other.
+  std::optional<at::ScalarType> compared_type() const {
+    for (const MemberOperand& operand : member_.operands) {
+      if (const at::ScalarType type = value(operand.value).dtype; type != at::kBool) return type;
+    }
+    return std::nullopt;
+  }
+
   // Whether a comparison's operands have the same type. ATen compares in the common type, and rounds an operand of another type to it; such
-  // comparisons are not fused.
+  // comparisons are not fused. A number is rounded to 16 bits on the CPU only (round_numbers); on other devices it must be 0.
   bool compares_alike(const std::vector<Arg>& args) {
-    std::optional<at::ScalarType> type;
+    const auto type = compared_type();
+    if (!type) return true;
     for (const MemberOperand& operand : member_.operands) {
       const at::ScalarType own = value(operand.value).dtype;
-      if (own == at::kBool) continue;
-      if (type && *type != own) return false;
-      type = own;
+      if (own != at::kBool && own != *type) return false;
     }
-    if (!type) return true;
     member_.compute = *arithmetic_of(*type);
     const bool is_short = is_of_16_bits(*type);
     return std::all_of(args.begin(), args.end(), [&](const Arg& arg) {
       if (arg.kind == Arg::Kind::Value || !is_short) return true;
-      return arg.kind == Arg::Kind::Constant && arg.constant.isScalar() && arg.constant.toScalar().toDouble() == 0;
+      if (arg.kind != Arg::Kind::Constant || !arg.constant.isScalar()) return false;
+      return member_.device->is_cpu() || arg.constant.toScalar().toDouble() == 0;
     });
   }
 

@@ -13,7 +13,7 @@ struct PointwiseOp {
   uint32_t mask_args = 0;    // tensor arguments that may be bool (masks); all others are numbers
   uint32_t may_be_none = 0;  // arguments that may be None
   uint32_t counters = 0;     // integer arguments that are not converted to the compute type
-  uint32_t rounded = 0;      // numbers that ATen rounds to the result's type if that has 16 bits; on the CPU only
+  uint32_t rounded = 0;      // numbers that ATen rounds to the result's (a mask: the operands') type if that has 16 bits; on the CPU only
   bool gives_mask = false;   // the result is bool; inside a kernel it is a number like all other values: 1 or 0
   /// False if the expression is not right for these arguments.
   std::function<bool(const std::vector<capture::Arg>&)> accepts;                             // empty: always

@@ -87,6 +87,26 @@ TEST(Masks, OfShortFloats) {
   }
 }
 
+// ATen compares with the number rounded to the type of the operand: 0.3 in half is larger than 0.3.
+TEST(Masks, OfNumbersBesideShortFloats) {
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const Tensors every = {at::arange(-32768, 32768, at::kShort).view(type)};
+    for (const double number : {0.3, 0.1, 0.0, 1e-9, 3e4}) {
+      SCOPED_TRACE(testing::Message() << c10::toString(type) << ", " << number);
+      const Function function = [=](const Tensors& in) {
+        const at::Tensor& x = in[0];
+        Tensors masks = {x.eq(number), x.ne(number), x.lt(number), x.le(number), x.gt(number), x.ge(number)};
+        for (at::Tensor& mask : masks) mask = mask.to(type).neg();
+        return masks;
+      };
+      const ForwardProgram program(function, every);
+      EXPECT_EQ(program.left(), Names());
+      const Tensors seen = program.run(every), stock = function(every);
+      for (size_t i = 0; i < stock.size(); ++i) EXPECT_TRUE(at::equal(seen[i], stock[i])) << i;
+    }
+  }
+}
+
 // A formula over rows after one with masks.
 TEST(Masks, ByRows) {
   expect_near_grads(
