@@ -6,6 +6,8 @@
 #include "capture/recorder/symbolic_strides.h"
 
 #include <ATen/ScalarOps.h>
+#include <ATen/functorch/DynamicLayer.h>
+#include <ATen/functorch/VmapInterpreter.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/InferenceMode.h>
 
@@ -94,9 +96,20 @@ bool is_interpreter_asking() {
   const auto* asking = interpreter.load(std::memory_order_acquire);
   return asking != nullptr && asking->is_asking();
 }
+bool has_symbol(const std::vector<c10::SymInt>& numbers) {
+  return std::any_of(numbers.begin(), numbers.end(), [](const c10::SymInt& number) { return number.is_symbolic(); });
+}
+bool is_same(const c10::SymInt& a, const c10::SymInt& b) { return SymbolTable::contains(a, b) && SymbolTable::contains(b, a); }
+
+// The size of the dim that vmap maps over; nullopt if the innermost transform is none or another one.
+std::optional<c10::SymInt> size_of_vmap() {
+  const auto layer = at::functorch::maybeCurrentDynamicLayer();
+  if (!layer || layer->key() != at::functorch::TransformType::Vmap) return std::nullopt;
+  return at::functorch::VmapInterpreterPtr(&layer->interpreter()).batchSize();
+}
+
 TracingTensor::Symbols which_symbols(const std::vector<c10::SymInt>& sizes) {
-  const bool has_symbols = std::any_of(sizes.begin(), sizes.end(), [](const c10::SymInt& size) { return size.is_symbolic(); });
-  if (!has_symbols || !is_interpreter_asking()) return TracingTensor::Symbols::All;
+  if (!has_symbol(sizes) || !is_interpreter_asking()) return TracingTensor::Symbols::All;
   return interpreter.load(std::memory_order_acquire)->takes_symbols(sizes);
 }
 }  // namespace
@@ -185,22 +198,43 @@ int64_t TracingTensor::storage_offset_custom() const {
   if (recorder != nullptr && !recorder->has_wrappers() && !knows_its_offset(*recorder)) recorder->refuse(kAsksForAnOffset);
   return real.storage_offset();
 }
+
+// functorch's wrappers take the sizes and strides of the tensor that they wrap. A wrapper with a symbol throws where ATen asks for plain
+// sizes, as matmul() does, so wrappers get numbers. The dim that vmap maps over is not among a wrapper's, and stays a symbol.
+const std::vector<c10::SymInt>& TracingTensor::sizes_under_vmap(const c10::SymInt& mapped) const {
+  const bool is_unclear = std::count_if(sizes.begin(), sizes.end(), [&](const auto& size) { return is_same(size, mapped); }) > 1;
+  size_numbers_.clear();
+  for (const c10::SymInt& size : sizes) {
+    const bool may_stay = !is_unclear && SymbolTable::contains(size, mapped);
+    size_numbers_.push_back(may_stay ? size : c10::SymInt(size.guard_int(__FILE__, __LINE__)));
+  }
+  return size_numbers_;
+}
+const std::vector<c10::SymInt>& TracingTensor::strides_under_vmap(const c10::SymInt& mapped) const {
+  stride_numbers_ = strides_;
+  for (size_t dim = 0; dim < sizes.size(); ++dim) {
+    if (!is_same(sizes[dim], mapped)) stride_numbers_[dim] = stride_numbers_[dim].guard_int(__FILE__, __LINE__);
+  }
+  return stride_numbers_;
+}
+
 c10::SymIntArrayRef TracingTensor::sym_sizes_custom() const {
+  if (const auto mapped = size_of_vmap(); mapped && has_symbol(sizes)) return sizes_under_vmap(*mapped);
   const Symbols which = which_symbols(sizes);
   if (which == Symbols::All) return sizes;
-  numbers_.clear();
+  size_numbers_.clear();
   for (const c10::SymInt& size : sizes) {
     const bool is_symbol = which == Symbols::Unsteady && !SymbolTable::is_steady(size);
-    numbers_.push_back(is_symbol ? size : c10::SymInt(size.guard_int(__FILE__, __LINE__)));
+    size_numbers_.push_back(is_symbol ? size : c10::SymInt(size.guard_int(__FILE__, __LINE__)));
   }
-  return numbers_;
+  return size_numbers_;
 }
 c10::SymIntArrayRef TracingTensor::sym_strides_custom() const {
   // Where strides go is not followed through Python code, as sizes are: it gets numbers.
   if (symbolic && is_interpreter_asking()) {
-    numbers_.clear();
-    for (const int64_t stride : strides_custom()) numbers_.emplace_back(stride);
-    return numbers_;
+    stride_numbers_.clear();
+    for (const int64_t stride : strides_custom()) stride_numbers_.emplace_back(stride);
+    return stride_numbers_;
   }
   if (strides_.empty() && !sizes.empty()) {
     strides_ = symbolic_strides(real.sizes(), real.strides(), sizes);
@@ -213,6 +247,7 @@ c10::SymIntArrayRef TracingTensor::sym_strides_custom() const {
       for (const int64_t stride : real.strides()) strides_.emplace_back(stride);
     }
   }
+  if (const auto mapped = size_of_vmap(); mapped && has_symbol(strides_)) return strides_under_vmap(*mapped);
   return strides_;
 }
 c10::SymInt TracingTensor::sym_numel_custom() const {

@@ -89,10 +89,13 @@ class TracingTensor final : public c10::TensorImpl {
   void pin_sizes() const;
   void pin_strides() const;
   void separate_degenerate_sizes() const;
+  const std::vector<c10::SymInt>& sizes_under_vmap(const c10::SymInt& mapped) const;
+  const std::vector<c10::SymInt>& strides_under_vmap(const c10::SymInt& mapped) const;
 
   bool watched_ = false, watches_strides_ = false;
+  // What the getters return references to. Each has its own: a caller may hold several at once, as functorch's wrappers do.
   mutable std::vector<int64_t> pinned_sizes_, pinned_strides_;
-  mutable std::vector<c10::SymInt> numbers_;  // the same
+  mutable std::vector<c10::SymInt> size_numbers_, stride_numbers_;
   mutable std::vector<c10::SymInt> strides_;
 };
 

@@ -79,6 +79,13 @@ bool SymbolTable::is_steady(ExprId id) const {
   return is_steady(e.a) && is_steady(e.b);
 }
 
+bool SymbolTable::contains(ExprId whole, ExprId part) const {
+  if (whole == part) return true;
+  const Expr& e = expr(whole);
+  const bool is_leaf = is_constant(whole) || e.kind == ExprKind::IntSymbol || e.kind == ExprKind::FloatSymbol;
+  return !is_leaf && (contains(e.a, part) || contains(e.b, part));
+}
+
 void SymbolTable::record(Cmp cmp, ExprId a, ExprId b, bool outcome) {
   if (is_looked_at_) return;
   // The constant may be the size itself, read as a number before. Sizes 0 and 1 are special.

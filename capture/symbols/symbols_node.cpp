@@ -187,6 +187,13 @@ bool SymbolTable::is_steady(const c10::SymInt& size) {
   return ours != nullptr && ours->table()->is_steady(ours->id());
 }
 
+bool SymbolTable::contains(const c10::SymInt& whole, const c10::SymInt& part) {
+  if (!whole.is_symbolic() || !part.is_symbolic()) return false;
+  const auto* a = dynamic_cast<Symbolic*>(whole.toSymNodeImplUnowned());
+  const auto* b = dynamic_cast<Symbolic*>(part.toSymNodeImplUnowned());
+  return a != nullptr && b != nullptr && a->table() == b->table() && a->table()->contains(a->id(), b->id());
+}
+
 ExprId SymbolTable::expr_of(const c10::SymInt& value) {
   if (auto plain = value.maybe_as_int()) return integer(*plain);
   return expr_of(value.toSymNode());

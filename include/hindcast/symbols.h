@@ -150,6 +150,10 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   bool is_steady(ExprId id) const;
   /// The same; false for a symbol of another library.
   static bool is_steady(const c10::SymInt& size);
+  /// Whether `part` is an operand somewhere in `whole`, or both are the same expression.
+  bool contains(ExprId whole, ExprId part) const;
+  /// The same; false unless both are symbolic.
+  static bool contains(const c10::SymInt& whole, const c10::SymInt& part);
   /// The sizes that were read as numbers without a relation.
   const std::vector<ExprId>& unguarded_reads() const { return unguarded_reads_; }
   bool had_unguarded_read() const { return !unguarded_reads_.empty(); }

@@ -30,8 +30,14 @@ class Thread(threading.local):
 thread = Thread()
 
 
+# What PyTorch's C++ says of sizes that are symbols.
+_TAKES_NUMBERS = ("with symbolic sizes/strides", "expected to contain only concrete integers")
+
+
 def raised(error: BaseException) -> str:
     thread.error = error
+    if isinstance(error, RuntimeError) and any(text in str(error) for text in _TAKES_NUMBERS) and hasattr(error, "add_note"):
+        error.add_note("hindcast: it was raised while a function was traced with symbolic sizes. With dynamic='never' it is traced without.")
     try:
         return f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
     except Exception:  # of the program's own __str__

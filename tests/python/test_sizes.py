@@ -578,3 +578,61 @@ def test_symbols_of_an_operator_are_numbers_outside():
         _, count, (_, is_large) = results(x)
         assert_same([count, is_large], [rows, rows > 3])
         assert_same(operand(x), x * (rows / 4))
+
+
+WEIGHT = torch.randn(3, 3, generator=torch.Generator().manual_seed(5))
+# functorch's wrappers take the sizes of the tensor that they wrap. ATen asks many of them for plain numbers.
+TRANSFORMS = {
+    "vmap": lambda x: torch.vmap(lambda row: row * row.shape[-1] + row.numel())(x),
+    "vmap of a product": lambda x: torch.vmap(lambda rows: rows @ WEIGHT)(x.expand(2, *x.shape)),
+    "vmap over columns": lambda x: torch.vmap(lambda row: row.cumsum(0) / row.shape[0], in_dims=1, out_dims=1)(x),
+    "vmap of vmap": lambda x: torch.vmap(torch.vmap(lambda number: number.sin() * 2))(x),
+    "gradients per row": lambda x: torch.vmap(torch.func.grad(lambda row: (row * row).sum()))(x),
+    "gradients of a weight": lambda x: torch.vmap(torch.func.grad(lambda w, row: (row @ w).square().mean()), (None, 0))(WEIGHT, x),
+    "jacrev": lambda x: torch.func.jacrev(lambda v: (v @ WEIGHT).pow(2))(x),
+    "jacfwd": lambda x: torch.func.jacfwd(lambda v: (v @ WEIGHT).pow(2))(x),
+    "hessian of a product": lambda x: torch.func.hessian(lambda v: (v @ WEIGHT).pow(2).sum())(x),
+    "hessian of sort": lambda x: torch.func.hessian(lambda v: (v.sort(-1)[0] ** 3).sum())(x),
+    "hessian of a view": lambda x: torch.func.hessian(lambda v: (WEIGHT @ x.t() @ v).pow(2).sum())(x[:, 0]),
+    "jacobian": lambda x: torch.func.jacrev(lambda v: v.cumsum(-1))(x),
+}
+
+
+@pytest.mark.parametrize("dynamic", ("automatic", "inferred", "never"))
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_inside_of_functions_of_changing_sizes(name, dynamic):
+    function = TRANSFORMS[name]
+    f = hindcast.aot_function(function, async_=False, dynamic=dynamic)
+    for batch in (2, 2, 4, 4, 5, 3, 5):
+        x = torch.randn(batch, 3)
+        ours, stock = x.clone().requires_grad_(), x.clone().requires_grad_()
+        seen, expected = f(ours), function(stock)
+        torch.testing.assert_close(seen, expected)
+        if expected.requires_grad:
+            seen.sin().sum().backward()
+            expected.sin().sum().backward()
+            torch.testing.assert_close(ours.grad, stock.grad)
+
+
+def jacobian_by_the_older_vmap(x):
+    return torch.autograd.functional.jacobian(lambda v: v.cumsum(-1), x, vectorize=True)
+
+
+def test_the_older_vmap_takes_no_symbols():
+    f = hindcast.aot_function(jacobian_by_the_older_vmap, async_=False)
+    f(torch.randn(2, 3))
+    with pytest.raises(RuntimeError, match="concrete integers") as raised:
+        f(torch.randn(4, 3))
+    assert sys.version_info < (3, 11) or "dynamic='never'" in raised.value.__notes__[0]
+    f = hindcast.aot_function(jacobian_by_the_older_vmap, async_=False, dynamic="never")
+    for batch in (2, 4, 4):
+        x = torch.randn(batch, 3)
+        torch.testing.assert_close(f(x), jacobian_by_the_older_vmap(x))
+
+
+def test_gradients_per_row_are_traced_once_for_each_number_of_rows():
+    f = hindcast.aot_function(TRANSFORMS["gradients per row"], async_=False)
+    for _ in range(2):
+        for batch in range(2, 16):  # more than `limit`
+            f(torch.randn(batch, 3, requires_grad=True)).sum().backward()
+    assert f.stats()["traces"] == f.stats()["hits"] == 14
