@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <stdexcept>
 #include <utility>
 
 namespace hindcast::capture {
@@ -41,6 +42,22 @@ void move_hooks(const at::Tensor& stand_in, torch::autograd::Node& former, const
   if (!stand_in.is_leaf()) return;
   if (auto& hook = torch::autograd::impl::post_acc_grad_hooks(stand_in))
     torch::autograd::impl::set_post_acc_grad_hooks(input, std::move(hook));
+}
+
+class HasNoSecondDerivative final : public torch::autograd::FunctionPreHook {
+  variable_list operator()(const variable_list&) override {
+    throw std::runtime_error(
+        "hindcast::aot_function: this call has no second derivatives: it uses saved-tensor hooks, as a checkpoint does. Later calls run the "
+        "function eagerly, and have them");
+  }
+};
+
+// A tensor that saved-tensor hooks have packed keeps the AccumulateGrad node of the tensor that it was made of, here of a stand-in, and has
+// it as its own when it is unpacked. A second derivative would end there, and what it lacks would be silently wrong: so it has to be an
+// error. The edge makes the engine visit the node.
+void refuse_gradients(torch::autograd::Node& accumulate, const Edge& of_argument) {
+  accumulate.next_edges().push_back(of_argument);
+  accumulate.add_pre_hook(std::make_unique<HasNoSecondDerivative>());
 }
 
 // A view of `whole`, taken again of `of`. Undefined if a write to it need not be seen there, or may not happen.
@@ -80,6 +97,9 @@ void FunctionTrace::finish_eagerly(std::vector<at::Tensor> outputs, const std::v
   }
   outputs_.clear();
   lead_kept_stand_ins_on();
+  for (const Primal& primal : primals_) {
+    if (had_saved_tensor_hooks() && primal.is_leaf && primal.inner.is_valid()) refuse_gradients(*primal.inner.function, primal.outside);
+  }
   inputs_ = nullptr;
   for (size_t o = 0; o < outputs.size(); ++o) {
     const auto before = outputs.begin() + static_cast<std::ptrdiff_t>(o);

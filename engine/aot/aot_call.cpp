@@ -374,6 +374,7 @@ AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool all
   context_->counts.eager.fetch_add(1, std::memory_order_relaxed);
   recording.why_not = *trace->refusal();
   recording.keeps_tensors = trace->keeps_tensors();
+  recording.has_no_second_derivatives = trace->had_saved_tensor_hooks();
   if (recording.keeps_tensors) context_->kept_tensors.fetch_add(1, std::memory_order_relaxed);
   recording.output.tensors = trace->take_outputs();
   own_last(recording.output.tensors, recording.output.owned);
@@ -388,6 +389,7 @@ detail::FunctionOutput AotCall::trace_new(Family& family) {
   if (!recording.trace) {
     if (recording.keeps_tensors && family.note_escape()) return recording.output;
     warn_once("a function runs eagerly: " + recording.why_not);
+    if (recording.has_no_second_derivatives) family.give_up();  // so that only this call has none, not one of each size
     family.add(std::make_shared<Specialisation>(std::move(facts)));
     return recording.output;
   }

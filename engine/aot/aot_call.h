@@ -36,6 +36,7 @@ class AotCall {
     detail::FunctionOutput output;                  // without its tensors if there is a trace
     std::string why_not;
     bool keeps_tensors = false;  // FunctionTrace::keeps_tensors()
+    bool has_no_second_derivatives = false;
   };
   /// Runs the function once, tracing it.
   Recording record(const capture::FunctionTrace::SizesOf& sizes, bool allows_unguarded_reads);

@@ -231,6 +231,7 @@ class AotCore::Implementation {
     const InputFacts facts(call.inputs);
     AotCall work(context_, call);
     const std::shared_ptr<Family> family = family_of(cache::view_of(key), call.facts);
+    if (family->is_eager()) return run_eagerly(*context_, call);
     Asked asked;
     if (auto output = run_known(work, *family, call.inputs, facts, asked)) return std::move(*output);
     if (!asked.missed.empty()) {

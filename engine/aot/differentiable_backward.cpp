@@ -8,6 +8,7 @@
 #include "codegen/partition/some_tangents.h"
 #include "engine/aot/aot_node.h"
 #include "engine/aot/carried_integers.h"
+#include "engine/aot/family.h"
 #include "engine/aot/gradient_nodes.h"
 #include "engine/aot/warn_once.h"
 #include "engine/takeover.h"
@@ -75,6 +76,7 @@ const char* AotNode::why_not_differentiated(const ProgramPair& whole) const {
 
 void AotNode::leave_to_the_function(const std::string& why_not) const {
   specialisation_->give_up();
+  if (const auto family = specialisation_->family()) family->give_up();  // else each new size would raise the error of a first call
   warn_once("a function runs eagerly from now on, since its gradients are differentiated and " + why_not);
 }
 

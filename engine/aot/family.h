@@ -42,6 +42,9 @@ class Family : public std::enable_shared_from_this<Family> {
   CallsInVain& with_other_data_sizes() { return with_other_data_sizes_; }
   /// `specialisation` ran a call after an earlier one in the list did not hold. If this happens twice in a row, it moves to the front.
   void note_late_find(const std::shared_ptr<Specialisation>& specialisation);
+  /// All later calls run the function eagerly.
+  void give_up() { is_eager_.store(true, std::memory_order_relaxed); }
+  bool is_eager() const { return is_eager_.load(std::memory_order_relaxed); }
   /// True if a call had overlapping arguments (windows.h) and did not write to them.
   bool reads_windows() const { return reads_windows_.load(std::memory_order_relaxed); }
   void read_windows() { reads_windows_.store(true, std::memory_order_relaxed); }
@@ -71,7 +74,7 @@ class Family : public std::enable_shared_from_this<Family> {
   const AotOptions& options_;
   const std::string facts_;
   CallsInVain with_other_data_sizes_;
-  std::atomic<bool> reads_windows_ = false;
+  std::atomic<bool> reads_windows_ = false, is_eager_ = false;
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Cache};  // guards what follows
   std::shared_ptr<const List> all_ = std::make_shared<const List>();
   bool may_fit_ = true;

@@ -11,6 +11,7 @@ import torch
 from side_by_side import RELEASE, leaf, run_seeded
 from device_of_tests import ADDS_IN_ANY_ORDER, DEVICE
 from test_aot_ops import dense, name_of, needs_gradient, samples_of, weighted
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
@@ -338,6 +339,71 @@ def test_a_checkpoint_in_a_function():
             continue
         (first, seen), (expected_first, expected) = second(compiled), second(function)
         assert all(map(torch.allclose, first, expected_first)) and all(map(torch.allclose, seen, expected))
+
+
+class NotTraceable(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def packed(x):
+    with saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
+        return x.sin()
+
+
+def hooked(x):
+    x.register_hook(lambda grad: grad * 2)
+    return x.sin()
+
+
+# A checkpoint, or hooks of saved tensors, and something that ends the trace.
+ENDED_TRACES = {
+    "a Function": lambda x: NotTraceable.apply(packed(x)) * x,
+    "a Function around a checkpoint": lambda x: NotTraceable.apply(checkpoint(torch.sin, x, use_reentrant=False)) * x,
+    "a hook": lambda x: hooked(packed(x)) * x,
+    "a Function before": lambda x: packed(NotTraceable.apply(x)) * x,
+}
+
+
+@pytest.mark.parametrize("function", ENDED_TRACES.values(), ids=ENDED_TRACES)
+@pytest.mark.parametrize("inputs", [True, False])
+def test_packed_tensors_in_a_call_that_is_not_recorded(function, inputs):
+    def second(called, batch):
+        x = torch.linspace(-2, 2, batch * 3).reshape(batch, 3).requires_grad_()
+        (slope,) = torch.autograd.grad(called(x).sum(), x, create_graph=True)
+        if inputs:
+            return torch.autograd.grad(slope.square().sum(), x)[0]
+        slope.square().sum().backward()
+        return x.grad
+
+    compiled = hindcast.aot_function(function)
+    for batch in (2, 2, 3, 4):
+        try:
+            seen = second(compiled, batch)
+        except RuntimeError as error:
+            assert NO_SECOND in str(error) and batch == 2
+            continue
+        torch.testing.assert_close(seen, second(function, batch))
+
+
+@pytest.mark.skipif(RELEASE >= (2, 15), reason="the function runs eagerly: docs/libtorch-releases.md")
+def test_only_the_first_call_of_all_sizes_has_no_second_derivatives():
+    compiled = hindcast.aot_function(lambda x: checkpoint(torch.tanh, x, use_reentrant=False))
+    errors = 0
+    for batch in (3, 3, 4, 5, 6, 3):
+        x = torch.randn(batch, 4, requires_grad=True)
+        (slope,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+        try:
+            slope.sum().backward()
+        except RuntimeError as error:
+            assert NO_SECOND in str(error)
+            errors += 1
+    assert errors == 1
 
 
 class PaiNN(torch.nn.Module):
