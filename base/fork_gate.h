@@ -6,6 +6,8 @@
 // none), new ones wait for the fork, and the child can compile at once. The compile thread has a lower priority than the program, which is
 // raised for the fork. Where all cores have other work and the process may not raise a thread's priority, a fork may wait for seconds.
 //
+// Convolutions that the thread times are in the gate too, one run at a time: they take oneDNN's locks.
+//
 // Locks that are taken only inside the gate are free whenever a fork happens: those of the process's table of kernels, and of the first
 // search for the compiler and for the store.
 //

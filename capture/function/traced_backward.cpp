@@ -49,6 +49,10 @@ variable_list FunctionTrace::backward(const variable_list& tangents, bool create
   try {
     const RecorderScope at_work(recorder_);
     found = run_engine(stand_ins, create_graph);
+    // LibTorch's engine would add in place to a view that conjugates, and .grad would be one.
+    for (at::Tensor& gradient : found) {
+      if (gradient.defined() && (gradient.is_conj() || gradient.is_neg())) gradient = gradient.resolve_conj().resolve_neg();
+    }
   } catch (const std::exception& error) {
     if (!is_about_a_stand_in(error)) throw;
     recorder_.refuse("reads the memory of a tensor");
@@ -59,8 +63,7 @@ variable_list FunctionTrace::backward(const variable_list& tangents, bool create
     const TracingTensor* traced = TracingTensor::get(gradient);
     if (gradient.defined() && !traced) recorder_.refuse("its backward ran on another thread, or returned a tensor from outside");
     gradients_.push_back(traced ? recorder_.value_of(gradient) : ValueId());
-    // As a program's result. LibTorch's engine would add in place to a view that conjugates, and .grad would be one.
-    gradients.push_back(traced ? without_history(traced->real).resolve_conj().resolve_neg() : gradient);
+    gradients.push_back(traced ? without_history(traced->real) : gradient);
   }
   if (!recorder_.refusal() && tangents_.size() > 1 && !depends_on_tangents_alone())
     recorder_.refuse("a formula does not use the gradient that it is given");

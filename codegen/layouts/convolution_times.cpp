@@ -3,6 +3,7 @@
 #include "codegen/layouts/kept_times.h"
 #include "codegen/layouts/one_thread.h"
 #include "base/fork.h"
+#include "base/fork_gate.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/convolution.h>
@@ -39,7 +40,8 @@ at::Tensor image(const std::vector<int64_t>& sizes, at::MemoryFormat format) {
   return at::full(sizes, 0.5, at::TensorOptions(at::kFloat)).contiguous(format);
 }
 
-// Runs one convolution in one layout.
+// Runs one convolution in one layout. A fork waits for the end of a run: a lock of oneDNN's that this thread holds would stay locked in the
+// child, and its first convolution would never return.
 class Run {
  public:
   Run(const Convolution& of, at::MemoryFormat format)
@@ -52,6 +54,7 @@ class Run {
   }
 
   void run() {
+    const base::InsideCompiler no_fork;
     output_ = forward();
     const std::vector<int64_t> bias_sizes = {of_.weight[0]};
     gradients_ =
@@ -65,6 +68,7 @@ class Run {
 
  private:
   at::Tensor forward() const {
+    const base::InsideCompiler no_fork;
     return at::convolution(input_, weight_, bias_.defined() ? std::optional(bias_) : std::nullopt, of_.stride, of_.padding, of_.dilation,
                            false, {0, 0}, of_.groups);
   }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <cstdlib>
 #include <deque>
 #include <memory>
@@ -37,7 +38,7 @@ class Worker final : private base::ForkLock {
     if (jobs_.size() >= sweep_at_ || !has_room(added->bytes)) dropped = sweep();
     if (!has_room(added->bytes)) return false;
     waiting_bytes_ += added->bytes;
-    jobs_.push_back(std::move(added));
+    jobs_.push_back({std::move(added), number_of_next()});
     start();
     const bool is_stuck = !thread_.joinable() && !std::exchange(has_warned_, true);
     changed_.notify_all();
@@ -49,7 +50,12 @@ class Worker final : private base::ForkLock {
   void wait() {
     std::unique_lock lock(mutex_);
     start();
-    if (jobs_.empty() && !busy_) return;
+    // Not those that other threads add meanwhile, which may never end.
+    const uint64_t last = added_;
+    const auto is_done = [&] {
+      return !(busy_ && running_number_ <= last) && std::none_of(jobs_.begin(), jobs_.end(), [&](auto& job) { return job.number <= last; });
+    };
+    if (is_done()) return;
     // On a machine with other work the low-priority thread gets next to no time. While somebody waits it takes no jobs, and a thread of
     // the waiter's priority runs them. Not the waiter itself: its autograd modes must not apply to them.
     bool is_over = false;
@@ -58,7 +64,7 @@ class Worker final : private base::ForkLock {
     const size_t helpers = helper.joinable() ? 1 : 0;
     waiters_ += helpers;
     set_niceness(0);  // for the job that it runs
-    changed_.wait(lock, [&] { return jobs_.empty() && !busy_; });
+    changed_.wait(lock, is_done);
     is_over = true;
     waiters_ -= helpers;
     if (waiters_ == 0) set_niceness(kNiceness);
@@ -74,7 +80,7 @@ class Worker final : private base::ForkLock {
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
-      dropped.assign(jobs_.begin(), jobs_.end());
+      for (Queued& queued : jobs_) dropped.push_back(std::move(queued.job));
       jobs_.clear();
       changed_.notify_all();
     }
@@ -85,6 +91,10 @@ class Worker final : private base::ForkLock {
 
  private:
   using Jobs = std::vector<std::shared_ptr<const Job>>;
+  struct Queued {
+    std::shared_ptr<const Job> job;
+    uint64_t number = 0;  // in the order in which they were added; a job that another one adds has that one's
+  };
   static constexpr size_t kFirstSweep = 64;
   static constexpr int kNiceness = 10;
 
@@ -93,13 +103,16 @@ class Worker final : private base::ForkLock {
   // Removes jobs that are no longer wanted.
   Jobs sweep() {
     const auto unwanted =
-        std::stable_partition(jobs_.begin(), jobs_.end(), [](const auto& job) { return !job->is_wanted || job->is_wanted(); });
-    Jobs dropped(unwanted, jobs_.end());
+        std::stable_partition(jobs_.begin(), jobs_.end(), [](const auto& each) { return !each.job->is_wanted || each.job->is_wanted(); });
+    Jobs dropped;
+    for (auto each = unwanted; each != jobs_.end(); ++each) dropped.push_back(std::move(each->job));
     jobs_.erase(unwanted, jobs_.end());
     for (const auto& job : dropped) waiting_bytes_ -= job->bytes;
     sweep_at_ = std::max(kFirstSweep, 2 * jobs_.size());
     return dropped;
   }
+
+  uint64_t number_of_next() { return busy_ && running_on_ == std::this_thread::get_id() ? running_number_ : ++added_; }
 
   // Without a thread the jobs stay queued, and programs run through ATen. The next job tries again.
   void start() {
@@ -138,7 +151,9 @@ class Worker final : private base::ForkLock {
     for (;;) {
       changed_.wait(lock, [&] { return is_over || (!jobs_.empty() && !busy_ && !(yields && waiters_ != 0)); });
       if (is_over) return;
-      running_ = std::move(jobs_.front());
+      running_ = std::move(jobs_.front().job);
+      running_number_ = jobs_.front().number;
+      running_on_ = std::this_thread::get_id();
       jobs_.pop_front();
       busy_ = true;
       lock.unlock();
@@ -164,7 +179,7 @@ class Worker final : private base::ForkLock {
   }
   void after_fork_in_child() override {
     id_of_thread_ = 0;
-    if (running_) jobs_.push_front(std::move(running_));
+    if (running_) jobs_.push_front({std::move(running_), running_number_});
     running_ = nullptr;
     busy_ = false;
     waiters_ = 0;
@@ -175,9 +190,12 @@ class Worker final : private base::ForkLock {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<const Job>> jobs_;
+  std::deque<Queued> jobs_;
+  uint64_t added_ = 0;  // the largest number
   std::shared_ptr<const Job> running_;
-  size_t waiting_bytes_ = 0;  // of `jobs_` and `running_`
+  uint64_t running_number_ = 0;      // if busy_
+  std::thread::id running_on_ = {};  // the same
+  size_t waiting_bytes_ = 0;         // of `jobs_` and `running_`
   size_t sweep_at_ = kFirstSweep;
   size_t waiters_ = 0;  // threads in wait()
   std::thread thread_;

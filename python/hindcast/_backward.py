@@ -143,6 +143,10 @@ def has_unusual_dispatch() -> bool:
     return bool(_dispatch_modes() or _are_transforms_active() or _tracing_state() is not None)
 
 
+# Another thread may be importing the module, which has no flags yet then.
+_COMPILED_AUTOGRAD = ("compiled_autograd_enabled", "in_compiled_autograd_region")
+
+
 def mode_reason() -> Optional[str]:
     """Why no backward of this thread can be taken over now.
 
@@ -152,9 +156,7 @@ def mode_reason() -> Optional[str]:
     if _dispatch_modes() or _are_transforms_active() or _tracing_state() is not None:  # has_unusual_dispatch(), without the call
         return "DispatchState"
     compiled_autograd = sys.modules.get("torch._dynamo.compiled_autograd")
-    if compiled_autograd is not None and (
-        compiled_autograd.compiled_autograd_enabled or compiled_autograd.in_compiled_autograd_region
-    ):
+    if compiled_autograd is not None and any(getattr(compiled_autograd, flag, False) for flag in _COMPILED_AUTOGRAD):
         return "CompiledAutograd"
     return None
 

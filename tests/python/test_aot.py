@@ -1,5 +1,6 @@
 """Functions and modules compiled ahead of time, compared with themselves."""
 
+import contextlib
 import collections
 import copy
 import functools
@@ -1710,6 +1711,24 @@ def test_a_wider_operand_without_dims_beside_16_bits(name, dtype, number):
     f = hindcast.aot_function(function, async_=False)
     for _ in range(3):
         assert_same(f(y, t), function(y, t))
+
+
+@pytest.mark.parametrize("under_guard", (False, True))
+def test_a_leaf_whose_gradient_is_a_conjugate(under_guard):
+    def function(a, b):
+        return (a + 1j * b.imag).conj().resolve_conj().real.sum()
+
+    leaves = [torch.randn(3, dtype=torch.complex64).requires_grad_() for _ in range(2)]
+    f = hindcast.aot_function(function, async_=False)
+    function(*leaves).backward()
+    expected = [leaf.grad for leaf in leaves]
+    for _ in range(3):
+        for leaf in leaves:
+            leaf.grad = None
+        with hindcast.enable(async_=False) if under_guard else contextlib.nullcontext():
+            f(*leaves).backward()
+        for leaf, stock in zip(leaves, expected):
+            assert leaf.grad.is_conj() == stock.is_conj() and torch.equal(leaf.grad, stock)
 
 
 @pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))

@@ -56,3 +56,18 @@ with hindcast.enable("eager"):
     check(2)
 """
     )
+
+
+def test_its_module_while_another_thread_imports_it():
+    python(
+        """
+import sys, types
+sys.modules["torch._dynamo.compiled_autograd"] = types.ModuleType("without its flags yet")
+with hindcast.enable("eager"):
+    for _ in range(2):
+        w = torch.randn(3, requires_grad=True)
+        w.sin().sum().backward()
+        assert torch.equal(w.grad, w.detach().cos())
+assert hindcast.stats()["hits"] == 1
+"""
+    )

@@ -48,6 +48,46 @@ TEST(BackgroundThreads, JobsRunInOrder) {
   EXPECT_EQ(*done, "abc");
 }
 
+TEST(BackgroundThreads, AWaitIncludesWhatJobsAdd) {
+  auto done = std::make_shared<std::string>();
+  run_in_background({.run = [done] {
+    *done += 'a';
+    run_in_background({.run = [done] {
+      *done += 'c';
+      run_in_background({.run = [done] { *done += 'd'; }});
+    }});
+  }});
+  run_in_background({.run = [done] { *done += 'b'; }});
+  wait_for_background();
+  EXPECT_EQ(*done, "abcd");
+}
+
+// Otherwise a program with many threads could wait forever.
+TEST(BackgroundThreads, AWaitDoesNotIncludeWhatOthersAddMeanwhile) {
+  struct State {
+    std::atomic<bool> ends = false;
+    std::atomic<int> waiting = 0;
+  };
+  const auto state = std::make_shared<State>();
+  const auto add = [state] {
+    ++state->waiting;
+    run_in_background({.run = [state] { --state->waiting; }});
+  };
+  Busy busy;  // so that jobs are waiting when the wait begins
+  add();
+  std::thread other([&] {
+    while (!state->ends) {
+      if (state->waiting < 100) add();
+    }
+  });
+  busy.end();
+  wait_for_background();
+  state->ends = true;
+  other.join();
+  wait_for_background();
+  EXPECT_EQ(state->waiting, 0);
+}
+
 TEST(BackgroundThreads, WhatWaitsIsBoundedInBytes) {
   Busy busy;
   std::atomic<int> ran = 0;
