@@ -2,6 +2,8 @@
 
 #include "codegen/fuse/random_ops.h"
 
+#include <cmath>
+
 namespace hindcast::codegen::builders {
 namespace {
 
@@ -12,6 +14,10 @@ using Args = std::vector<Arg>;
 bool is_number(const Arg& arg, double value) {
   return arg.kind == Arg::Kind::Constant && arg.constant.isScalar() && !arg.constant.toScalar().isComplex() &&
          arg.constant.toScalar().toDouble() == value;
+}
+
+bool is_nan(const Arg& arg) {
+  return arg.kind == Arg::Kind::Constant && arg.constant.isDouble() && std::isnan(arg.constant.toDouble());
 }
 
 bool is_none(const Arg& arg) { return arg.kind == Arg::Kind::Constant && arg.constant.isNone(); }
@@ -155,11 +161,15 @@ PointwiseOp add_quotient(const Functor& functor) {
   return op;
 }
 
-// With two bounds, a NaN among them is the result. A single one that is NaN does not clamp; with clamp_min and clamp_max it is the result.
+// With two bounds, a NaN among them is the result, as with clamp_min and clamp_max. A single one that is NaN is left to ATen: it does not
+// clamp in LibTorch 2.11, and is the result in 2.15.
 PointwiseOp clamp_to_given(const Functor& functor) {
   PointwiseOp op;
   op.may_be_none = op.rounded = 1u << 1 | 1u << 2;
-  op.accepts = [](const Args& args) { return !is_none(args[1]) || !is_none(args[2]); };
+  op.accepts = [](const Args& args) {
+    if (is_none(args[1]) == is_none(args[2])) return !is_none(args[1]);
+    return !is_nan(is_none(args[1]) ? args[2] : args[1]);
+  };
   op.build = [=](BodyBuilder& body, const Args& args) {
     const Operand self = body.tensor(args[0]);
     const auto where = [&](Operand is_beyond, Operand bound) { return body.op("where", {is_beyond, bound, self}); };
