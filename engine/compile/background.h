@@ -21,7 +21,8 @@ inline constexpr size_t kMostWaitingBytes = size_t{256} << 20;
 /// Returns false if the queue is over its byte limit; the job is then dropped.
 bool run_in_background(Job job);
 
-/// Returns when the jobs that were added before, and those that they add, are done. What is queued runs at the caller's priority meanwhile, on a thread of its own.
+/// Returns when the jobs that were added before, and those that they add, are done. What is queued runs at the caller's priority meanwhile,
+/// on a thread of its own.
 void wait_for_background();
 
 /// Does what process exit does, for callers that destroy earlier what jobs use: finishes the running job, and runs no more.
