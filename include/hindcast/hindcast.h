@@ -80,7 +80,8 @@ class HINDCAST_API ProcessGuard {
 /// True if a backward that starts now on this thread would be captured or replayed.
 HINDCAST_API bool active();
 
-/// Returns when every graph that waited for compilers::fused() has its kernels, or has failed to get them.
+/// Returns when every graph that waits for compilers::fused() at the call has its kernels, or has failed to get them. Graphs that other
+/// threads capture meanwhile are not waited for.
 HINDCAST_API void wait();
 
 /// Frees cached buffers (kept for large results of later steps) and CUDA graphs, which are captured again when needed, to LibTorch's
