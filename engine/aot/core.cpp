@@ -111,7 +111,7 @@ class AotCore::Implementation {
     const std::vector<at::Tensor> inputs = distinct(call.inputs, firsts);
     const cache::KeyBytes key = key_of(call, firsts);
     const std::shared_ptr<Family> family = families_.find(cache::view_of(key));
-    if (family == nullptr) return std::nullopt;
+    if (family == nullptr || family->is_eager()) return std::nullopt;
     const auto known = family->all();
     capture::Bindings bindings;
     const auto* specialisation = find_match(*known, inputs, InputFacts(inputs), bindings);
