@@ -148,9 +148,8 @@ int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const
   options.partition = partition == "standard" ? hindcast::partition::standard : hindcast::partition::min_cut;
   collect_garbage();
   find_lines();
-  options.dynamic = dynamic == "never" || !sizes_are_numbers() ? Dynamic::Never
-                    : dynamic == "inferred"                    ? Dynamic::Inferred
-                                                               : Dynamic::Automatic;
+  const bool takes_symbols = sizes_are_numbers();  // also for Dynamic::Never, whose sizes that depend on data are symbols
+  options.dynamic = dynamic == "never" || !takes_symbols ? Dynamic::Never : dynamic == "inferred" ? Dynamic::Inferred : Dynamic::Automatic;
   options.memory_budget = memory_budget;
   options.layouts = measures_layouts ? Layouts::Measured : Layouts::AsGiven;
   options.fallback = fallback;

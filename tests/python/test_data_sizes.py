@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from device_of_tests import DEVICE
+from processes import python
 
 import hindcast
 
@@ -68,3 +69,18 @@ def test_energies_and_forces(is_guarded):
             assert torch.allclose(one, other, rtol=1e-3, atol=1e-4 * max(1, other.abs().max().item())), call
     stats = compiled.aot_stats()
     assert stats["hits"] >= 18 and stats["eager"] == 0 and stats["traces"] <= 6, stats  # one for each: no atom of a kind, one, more
+
+
+def test_the_first_function_of_a_process_has_static_sizes():
+    """Sizes that depend on data are symbols also with dynamic="never", for which PyTorch passes placeholders."""
+    python(
+        """
+def function(x):
+    return x * (x > 0).nonzero().shape[0]
+f = hindcast.aot_function(function, dynamic="never", async_=False)
+for seed in range(4):
+    torch.manual_seed(seed)
+    x = torch.randn(6, 4)
+    torch.testing.assert_close(f(x), function(x))
+"""
+    )
