@@ -37,7 +37,7 @@ _TAKES_NUMBERS = ("with symbolic sizes/strides", "expected to contain only concr
 def raised(error: BaseException) -> str:
     thread.error = error
     if isinstance(error, RuntimeError) and any(text in str(error) for text in _TAKES_NUMBERS) and hasattr(error, "add_note"):
-        error.add_note("hindcast: it was raised while a function was traced with symbolic sizes. With dynamic='never' it is traced without.")
+        error.add_note("hindcast: raised while a function was traced with symbolic sizes. With dynamic='never' it is traced without.")
     try:
         return f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
     except Exception:  # of the program's own __str__

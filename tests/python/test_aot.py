@@ -1,7 +1,7 @@
 """Functions and modules compiled ahead of time, compared with themselves."""
 
-import contextlib
 import collections
+import contextlib
 import copy
 import functools
 import gc
@@ -1721,14 +1721,14 @@ def test_a_leaf_whose_gradient_is_a_conjugate(under_guard):
     leaves = [torch.randn(3, dtype=torch.complex64).requires_grad_() for _ in range(2)]
     f = hindcast.aot_function(function, async_=False)
     function(*leaves).backward()
-    expected = [leaf.grad for leaf in leaves]
+    expected = [one.grad for one in leaves]
     for _ in range(3):
-        for leaf in leaves:
-            leaf.grad = None
+        for one in leaves:
+            one.grad = None
         with hindcast.enable(async_=False) if under_guard else contextlib.nullcontext():
             f(*leaves).backward()
-        for leaf, stock in zip(leaves, expected):
-            assert leaf.grad.is_conj() == stock.is_conj() and torch.equal(leaf.grad, stock)
+        for one, stock in zip(leaves, expected):
+            assert one.grad.is_conj() == stock.is_conj() and torch.equal(one.grad, stock)
 
 
 @pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))
