@@ -1,6 +1,7 @@
 #include "engine/takeover.h"
 
 #include "base/fork.h"
+#include "base/thread_end.h"
 #include "capture/recorder/libtorch_compat.h"
 #include "capture/recorder/recorder.h"
 #include "engine/backward.h"
@@ -84,6 +85,7 @@ class TakeoverEngine final : public Engine {
 
   variable_list execute(const edge_list& roots, const variable_list& gradients, bool keep_graph, bool create_graph, bool accumulate_grad,
                         const edge_list& outputs) override {
+    if (base::thread_has_ended()) return former_.execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
     if (capture::Recorder* const recorder = capture::Recorder::current()) {
       capture::StartedBackward backward{roots, outputs, accumulate_grad};
       if (recorder->begins_backward(backward))

@@ -103,6 +103,8 @@ bool is_same(const c10::SymInt& a, const c10::SymInt& b) { return SymbolTable::c
 
 // The size of the dim that vmap maps over; nullopt if the innermost transform is none or another one.
 std::optional<c10::SymInt> size_of_vmap() {
+  // Without this check, functorch would create its data of the thread, which LibTorch reads in later backwards, even at exit.
+  if (!c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode)) return std::nullopt;
   const auto layer = at::functorch::maybeCurrentDynamicLayer();
   if (!layer || layer->key() != at::functorch::TransformType::Vmap) return std::nullopt;
   return at::functorch::VmapInterpreterPtr(&layer->interpreter()).batchSize();

@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "base/log.h"
+#include "base/thread_end.h"
 #include "cache/graph_cache.h"
 #include "capture/backward/facts.h"
 #include "capture/recorder/recorder.h"
@@ -67,6 +68,7 @@ std::vector<at::Tensor> distinct(std::vector<at::Tensor> inputs, const std::vect
 
 // Why the call must run eagerly; nullptr if it need not.
 const char* why_eager(const detail::FunctionCall& call) {
+  if (base::thread_has_ended()) return "the process exits";
   if (capture::Recorder::current() != nullptr) return "it is called while something else is being recorded";
   if (const auto* saved = hooks::current_saved_tensor_hooks(); saved != nullptr && saved->must_repeat()) {
     return "it is called in a checkpoint, where it has to save the same in the recomputation, whatever was compiled meanwhile";

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace hindcast {
@@ -35,17 +36,13 @@ class AotFunction {
   /// The same, where the result also depends on the text that `facts()` returns.
   template <class Facts, class... Args>
   auto call_with(const Facts& facts, const Args&... args) const {
-    if (next_->leaves_this_one()) return itself(args...);
-    if (!next_->is_timed()) return look</*is_timed=*/false>(facts, args...);
-    next_->are(0);
-    return look</*is_timed=*/true>(facts, args...);
+    return call_held(facts, detail::held(args)...);
   }
 
   /// Runs the function itself and counts the call as eager, with the reason `why`. Throws if AotOptions::fallback is false.
   template <class... Args>
   auto call_eagerly(std::string_view why, const Args&... args) const {
-    using Result = std::invoke_result_t<Function&, Args&...>;
-    std::optional<Result> result;
+    std::optional<detail::ResultOf<Function, Args...>> result;
     const auto run = [&](const std::vector<at::Tensor>&) {
       result.emplace(itself(args...));
       return detail::FunctionOutput{};
@@ -71,15 +68,32 @@ class AotFunction {
   const detail::AotCore& core() const { return *core_; }
 
  private:
+  template <class Facts, class... Args>
+  auto call_held(const Facts& facts, const Args&... args) const {
+    if constexpr (std::is_void_v<std::invoke_result_t<Function&, Args&...>>) {
+      result_for(facts, args...);
+    } else {
+      return result_for(facts, args...);
+    }
+  }
+
+  template <class Facts, class... Args>
+  detail::ResultOf<Function, Args...> result_for(const Facts& facts, const Args&... args) const {
+    if (next_->leaves_this_one()) return itself(args...);
+    if (!next_->is_timed()) return look</*is_timed=*/false>(facts, args...);
+    next_->are(0);
+    return look</*is_timed=*/true>(facts, args...);
+  }
+
   template <class... Args>
-  std::invoke_result_t<Function&, Args&...> itself(const Args&... args) const {
+  detail::ResultOf<Function, Args...> itself(const Args&... args) const {
     std::tuple<Args...> copies(args...);
-    return std::apply(*function_, copies);
+    return detail::call_on_copies<detail::ResultOf<Function, Args...>>(*function_, copies);
   }
 
   template <bool is_timed, class Facts, class... Args>
   auto look(const Facts& facts, const Args&... args) const {
-    using Result = std::invoke_result_t<Function&, Args&...>;
+    using Result = detail::ResultOf<Function, Args...>;
     const std::uint64_t start = is_timed ? detail::processor_ns() : 0;
     detail::FlatArguments flat = detail::flatten(facts(), static_argnums_, args...);
     const auto run = [&](const std::vector<at::Tensor>& tensors) {

@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -36,12 +37,7 @@ class TrainStep {
   /// The same, where the loss also depends on `facts`.
   template <class... Args>
   auto call_with(std::string facts, const Args&... args) {
-    using Result = std::invoke_result_t<LossFunction&, Args&...>;
-    detail::FlatArguments flat = detail::flatten(std::move(facts), static_argnums_, args...);
-    const auto run = [&](const std::vector<at::Tensor>& tensors) {
-      return detail::run_on<Result>(function_, tensors, std::tuple<Args...>(args...));
-    };
-    return detail::result_of<Result>(core_.call({std::move(flat.tensors), std::move(flat.facts), std::move(flat.is_static), run}));
+    return call_held(std::move(facts), detail::held(args)...);
   }
 
   /// The norm of all gradients before the last step clipped them. 0 if no ClipGradNorm was given. Waits for the device.
@@ -51,6 +47,16 @@ class TrainStep {
   void reset() { core_.reset(); }
 
  private:
+  template <class... Args>
+  auto call_held(std::string facts, const Args&... args) {
+    using Result = detail::ResultOf<LossFunction, Args...>;
+    detail::FlatArguments flat = detail::flatten(std::move(facts), static_argnums_, args...);
+    const auto run = [&](const std::vector<at::Tensor>& tensors) {
+      return detail::run_on<Result>(function_, tensors, std::tuple<Args...>(args...));
+    };
+    return detail::result_of<Result>(core_.call({std::move(flat.tensors), std::move(flat.facts), std::move(flat.is_static), run}));
+  }
+
   LossFunction function_;
   std::vector<std::size_t> static_argnums_;
   detail::StepCore core_;
@@ -96,6 +102,8 @@ class ModuleTrainStep {
     LossFunction function;
     template <class... Args>
     auto operator()(Args&... args) {
+      static_assert(std::is_invocable_v<LossFunction&, Module&, Args&...>,
+                    "hindcast: the loss function is called with the module itself, such as torch::nn::LinearImpl&, and the arguments");
       return function(*module, args...);
     }
   };

@@ -21,6 +21,8 @@ namespace hindcast {
 ///     struct Batch { at::Tensor images, labels; };
 ///     template <class B> auto hindcast_members(B& batch, Batch*) { return std::tie(batch.images, batch.labels); }
 ///
+/// A struct that is derived from it needs its own.
+///
 /// A type whose contents are only known at run time visits itself: `hindcast_visit(value, visit, T*)`, as in
 /// <hindcast/detail/script_values.h>.
 namespace tree {
@@ -49,10 +51,24 @@ struct IsMap : std::false_type {};
 template <class K, class V, class... Rest>
 struct IsMap<std::map<K, V, Rest...>> : std::true_type {};
 
+/// Converts to T* only, so that a struct is not taken for its base, whose function does not return all of its members.
+template <class T>
+struct Exactly {
+  template <class Other, class = std::enable_if_t<std::is_same_v<Other, T>>>
+  operator Other*() const {
+    return nullptr;
+  }
+};
+
 template <class T, class = void>
 struct HasMembers : std::false_type {};
 template <class T>
-struct HasMembers<T, std::void_t<decltype(hindcast_members(std::declval<T&>(), static_cast<T*>(nullptr)))>> : std::true_type {};
+struct HasMembers<T, std::void_t<decltype(hindcast_members(std::declval<T&>(), Exactly<T>()))>> : std::true_type {};
+
+template <class T>
+struct AreReferences : std::false_type {};
+template <class... T>
+struct AreReferences<std::tuple<T...>> : std::bool_constant<(std::is_lvalue_reference_v<T> && ...)> {};
 
 template <class T, class Visit, class = void>
 struct HasVisit : std::false_type {};
@@ -76,6 +92,9 @@ void visit(T& value, Visit& with) {
   } else if constexpr (IsOptional<Plain>::value) {
     fact(value.has_value());
     if (value) tree::visit(*value, with);
+  } else if constexpr (std::is_same_v<Plain, std::vector<bool>>) {
+    fact(value.size());
+    for (const bool item : value) fact(item);
   } else if constexpr (IsList<Plain>::value) {
     fact(value.size());
     for (auto& item : value) tree::visit(item, with);
@@ -91,7 +110,9 @@ void visit(T& value, Visit& with) {
     static_assert(HasMembers<Plain>::value,
                   "hindcast: arguments and results are tensors, numbers, strings, and optionals, vectors, arrays, pairs, tuples, maps of "
                   "them; a struct needs a function hindcast_members(), see <hindcast/tree.h>");
-    auto members = hindcast_members(value, static_cast<Plain*>(nullptr));
+    auto members = hindcast_members(value, Exactly<Plain>());
+    static_assert(AreReferences<decltype(members)>::value,
+                  "hindcast: hindcast_members() must return references to all members, as std::tie() does");
     std::apply([&](auto&... items) { (tree::visit(items, with), ...); }, members);
   }
 }

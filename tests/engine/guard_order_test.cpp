@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -25,6 +27,25 @@ void expect_taken_over(bool taken_over) {
   EXPECT_TRUE(x.grad().equal(x.detach().cos()));
   EXPECT_EQ(hindcast::stats().backwards, taken_over ? 1U : 0U);
 }
+
+// exit() destroys the main thread's thread_local objects before it runs such handlers.
+[[noreturn]] void step_at_exit() {
+  static const auto guard = make_guard();
+  const auto step = [] {
+    const auto x = at::linspace(0, 1, 4).set_requires_grad(true);
+    x.sin().sum().backward();
+    return x.grad().equal(x.detach().cos());
+  };
+  for (int call = 0; call < 3; ++call) step();
+  std::atexit([] {
+    const auto x = at::linspace(0, 1, 4).set_requires_grad(true);
+    x.sin().sum().backward();
+    std::fputs(x.grad().equal(x.detach().cos()) ? "right" : "wrong", stderr);
+  });
+  std::exit(step() ? 0 : 1);
+}
+
+TEST(GuardOrderDeathTest, ABackwardAtExitIsStocks) { EXPECT_EXIT(step_at_exit(), testing::ExitedWithCode(0), "right"); }
 
 TEST(GuardOrder, TheOuterOneMayGoFirst) {
   auto outer = make_guard(), inner = make_guard();

@@ -5,13 +5,30 @@
 #include <hindcast/tree.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
 namespace hindcast::detail {
+
+/// What a function returns for these arguments: a value; an empty tuple for void.
+template <class Function, class... Args>
+using ResultOf = std::conditional_t<std::is_void_v<std::invoke_result_t<Function&, Args&...>>, std::tuple<>,
+                                    std::decay_t<std::invoke_result_t<Function&, Args&...>>>;
+
+/// The argument in a type that can be copied: a string literal as a string.
+template <class T>
+const T& held(const T& argument) {
+  return argument;
+}
+inline std::string held(const char* text) { return text; }
 
 struct FlatArguments {
   std::vector<at::Tensor> tensors;
@@ -22,7 +39,10 @@ struct FlatArguments {
 /// `facts`: what the result depends on besides the arguments. `static_argnums`: arguments whose sizes never become dynamic.
 template <class... Args>
 FlatArguments flatten(std::string facts, const std::vector<std::size_t>& static_argnums, const Args&... args) {
+  // Values of other types may have the same bytes, such as 0 and 0.0.
+  static const std::size_t types = typeid(std::tuple<Args...>).hash_code();
   tree::Flatten flat{{}, std::move(facts)};
+  flat.fact(&types, sizeof types);
   std::vector<bool> is_static;
   std::size_t number = 0;
   (
@@ -34,12 +54,51 @@ FlatArguments flatten(std::string facts, const std::vector<std::size_t>& static_
   return {std::move(flat.tensors), std::move(flat.facts), std::move(is_static)};
 }
 
+/// A hash of a value's tensors, by identity, and of the rest.
+struct Fingerprint {
+  std::size_t hash = 0;
+  void tensor(const at::Tensor& tensor) { add(reinterpret_cast<std::size_t>(tensor.unsafeGetTensorImpl())); }
+  void fact(const void* bytes, std::size_t size) { add(std::hash<std::string_view>()({static_cast<const char*>(bytes), size})); }
+  void add(std::size_t part) { hash = (hash ^ part) * std::size_t{0x9e3779b97f4a7c15}; }
+};
+template <class Args>
+std::size_t fingerprint(Args& args) {
+  Fingerprint of_args;
+  tree::visit(args, of_args);
+  return of_args.hash;
+}
+
+/// Calls `function` with `args`, a tuple of copies. Throws if the function assigns to one of them: the caller's object would not change.
+template <class Result, class Function, class Args>
+Result call_on_copies(Function& function, Args& args) {
+  struct Check {
+    Args& args;
+    const std::size_t before = fingerprint(args);
+    void operator()() const {
+      if (fingerprint(args) == before) return;
+      throw std::invalid_argument(
+          "hindcast: a compiled function assigned to an argument that it takes by reference. It gets a copy, so the caller's object would "
+          "not change. Take the argument by value, and return the new value; operators that write in place, as x.copy_(y), are fine");
+    }
+  };
+  const Check check_not_assigned{args};
+  if constexpr (std::is_void_v<decltype(std::apply(function, args))>) {
+    std::apply(function, args);
+    check_not_assigned();
+    return {};
+  } else {
+    Result result = std::apply(function, args);
+    check_not_assigned();
+    return result;
+  }
+}
+
 /// Calls `function` with `args`, a tuple, whose tensors are replaced by `tensors`.
 template <class Result, class Function, class Args>
 FunctionOutput run_on(Function& function, const std::vector<at::Tensor>& tensors, Args args) {
   tree::Refill refill{tensors};
   tree::visit(args, refill);
-  Result result = std::apply(function, args);
+  Result result = call_on_copies<Result>(function, args);
   tree::Flatten flat;
   tree::visit(result, flat);
   tree::Strip strip;

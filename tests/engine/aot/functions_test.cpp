@@ -2,7 +2,13 @@
 
 #include "tests/engine/aot/aot_grads.h"
 
+#include <array>
 #include <sstream>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 namespace hindcast::tests {
 namespace {
@@ -191,6 +197,80 @@ INSTANTIATE_TEST_SUITE_P(Aot, Functions, testing::ValuesIn(cases()), [](const au
   }
   return name;
 });
+
+// Values of different types whose bytes are the same.
+struct Overloaded {
+  at::Tensor operator()(const at::Tensor& x, int64_t k) const { return x * k; }
+  at::Tensor operator()(const at::Tensor& x, double k) const { return x + k + 1; }
+  at::Tensor operator()(const at::Tensor& a, const at::Tensor& b) const { return a - b; }
+  at::Tensor operator()(const std::pair<at::Tensor, at::Tensor>& both) const { return both.first + both.second; }
+  std::vector<at::Tensor> operator()(const std::vector<at::Tensor>& list) const { return {list[0] * 2}; }
+  at::Tensor operator()(const std::array<at::Tensor, 2>& list) const { return list[0] * list[1]; }
+};
+
+TEST(AotFunction, EachTypeOfArgumentsHasItsProgram) {
+  const auto f = aot_function(Overloaded());
+  const at::Tensor x = torch::ones({2}), y = torch::full({2}, 3.0);
+  for (int call = 0; call < 3; ++call) {
+    EXPECT_TRUE(f(x, int64_t{0}).equal(x * 0));
+    EXPECT_TRUE(f(x, 0.0).equal(x + 1));
+    EXPECT_TRUE(f(x, y).equal(x - y));
+    EXPECT_TRUE(f(std::pair(x, y)).equal(x + y));
+    EXPECT_TRUE(f(std::vector<at::Tensor>{x, y}).at(0).equal(x * 2));
+    EXPECT_TRUE(f(std::array<at::Tensor, 2>{x, y}).equal(x * y));
+  }
+  EXPECT_EQ(f.stats().traces, 6U);
+}
+
+struct State {
+  at::Tensor hidden;
+  int64_t steps = 0;
+};
+template <class S>
+auto hindcast_members(S& state, State*) {
+  return std::tie(state.hidden, state.steps);
+}
+struct StateAndMore : State {
+  at::Tensor more;
+};
+static_assert(tree::HasMembers<State>::value);
+static_assert(!tree::HasMembers<StateAndMore>::value, "`more` would be invisible");
+
+TEST(AotFunction, AnArgumentThatIsAssignedIsAnError) {
+  const auto of_tensor = aot_function([](at::Tensor& x) { return x = x * 2; });
+  const auto of_number = aot_function([](State& state) { return state.hidden * static_cast<double>(++state.steps); });
+  const auto in_place = aot_function([](State& state) { return state.hidden.add_(1) * 2; });
+  EXPECT_THROW(of_tensor(torch::ones({2})), std::invalid_argument);
+  EXPECT_THROW(of_number(State{torch::ones({2})}), std::invalid_argument);
+  const State state{torch::zeros({2})};
+  for (int call = 1; call < 4; ++call) EXPECT_TRUE(in_place(state).equal(torch::full({2}, 2.0 * call)));
+}
+
+void normalize_(at::Tensor x) { x.div_(x.norm()); }
+const at::Tensor& first_of(const at::Tensor& a, const at::Tensor&) { return a; }
+at::Tensor& twice_(at::Tensor& x) { return x.mul_(2); }
+at::Tensor reduced(const at::Tensor& x, const std::string& how) { return how == "mean" ? x.mean() : x.sum(); }
+at::Tensor chosen(const at::Tensor& x, const std::vector<bool>& takes_sine) { return takes_sine[0] ? x.sin() : x.cos(); }
+
+TEST(AotFunction, TakesFunctionsAsTheyAreWritten) {
+  const auto normalize = aot_function(normalize_);
+  const auto first = aot_function(first_of);
+  const auto twice = aot_function(twice_);
+  const auto reduce = aot_function(reduced);
+  const auto choose = aot_function(chosen);
+  for (int call = 0; call < 3; ++call) {
+    const at::Tensor x = torch::randn({3}), y = x.clone(), z = x.clone();
+    normalize(y);
+    EXPECT_TRUE(at::allclose(y, x / x.norm()));
+    EXPECT_TRUE(first(x, y).equal(x));
+    EXPECT_TRUE(twice(z).equal(x * 2));
+    EXPECT_TRUE(z.equal(x * 2));
+    EXPECT_TRUE(at::allclose(reduce(x, "mean"), x.mean()));
+    EXPECT_TRUE(at::allclose(reduce(x, std::string("sum")), x.sum()));
+    EXPECT_TRUE(at::allclose(choose(x, std::vector<bool>{true}), x.sin()));
+    EXPECT_TRUE(at::allclose(choose(x, std::vector<bool>{false}), x.cos()));
+  }
+}
 
 TEST(AotFunction, PrintsTheSeedsPrograms) {
   const auto f = aot_function([](at::Tensor a, at::Tensor b, at::Tensor c, at::Tensor d) { return (a + b + c + d).cos().cos(); });

@@ -1,0 +1,21 @@
+#include "base/thread_end.h"
+
+namespace hindcast::base {
+namespace {
+
+thread_local bool has_ended = false;
+
+struct AtEnd {
+  ~AtEnd() { has_ended = true; }
+  void make() const {}
+};
+
+}  // namespace
+
+bool thread_has_ended() {
+  static thread_local AtEnd at_end;
+  at_end.make();
+  return has_ended;
+}
+
+}  // namespace hindcast::base
