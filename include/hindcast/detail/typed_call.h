@@ -30,6 +30,10 @@ const T& held(const T& argument) {
 }
 inline std::string held(const char* text) { return text; }
 
+/// Values of other types may have the same bytes, such as 0 and 0.0.
+template <class... Args>
+inline const std::size_t kHashOfTypes = typeid(std::tuple<Args...>).hash_code();
+
 struct FlatArguments {
   std::vector<at::Tensor> tensors;
   std::string facts;
@@ -39,10 +43,8 @@ struct FlatArguments {
 /// `facts`: what the result depends on besides the arguments. `static_argnums`: arguments whose sizes never become dynamic.
 template <class... Args>
 FlatArguments flatten(std::string facts, const std::vector<std::size_t>& static_argnums, const Args&... args) {
-  // Values of other types may have the same bytes, such as 0 and 0.0.
-  static const std::size_t types = typeid(std::tuple<Args...>).hash_code();
   tree::Flatten flat{{}, std::move(facts)};
-  flat.fact(&types, sizeof types);
+  flat.fact(&kHashOfTypes<Args...>, sizeof kHashOfTypes<Args...>);
   std::vector<bool> is_static;
   std::size_t number = 0;
   (
