@@ -22,23 +22,20 @@ bool keeps_segments(const Body& body) {
          });
 }
 
-void make_dense(at::Tensor& tensor, Ints& steps, at::IntArrayRef domain) {
-  const auto bytes = static_cast<int64_t>(tensor.element_size());
-  Ints strides = steps;
-  for (int64_t& stride : strides) stride /= bytes;
-  tensor = tensor.as_strided(domain, strides).contiguous();
-  ++operand_copies();
-  steps = row_major_strides(domain);
-  for (int64_t& step : steps) step *= bytes;
+// Whether the kernel reads or writes one number for all elements of a segment.
+bool has_numbers_of_segments(const Body& body) {
+  return std::any_of(body.loads.begin(), body.loads.end(),
+                     [](const BodyLoad& load) { return load.pattern == AccessPattern::PerSegment; }) ||
+         std::any_of(body.stores.begin(), body.stores.end(), [](const BodyStore& store) { return store.extent == Extent::Channels; });
 }
 
 }  // namespace
 
 RowFrame::RowFrame(const Group& group, const ResultMaker& maker) : CallFrame(group, maker) {
   for (uint8_t axis = 0; axis < group.domain.size(); ++axis) (group.columns >> axis & 1 ? column_axes_ : row_axes_).push_back(axis);
-  if (keeps_segments(group.body)) {
-    for (const uint8_t axis : column_axes_) (group.channels >> axis & 1 ? segment_axes_ : axes_of_segment_).push_back(axis);
-  }
+  for (const uint8_t axis : column_axes_) (group.channels >> axis & 1 ? segment_axes_ : axes_of_segment_).push_back(axis);
+  keeps_segments_ = keeps_segments(group.body);
+  has_numbers_of_segments_ = has_numbers_of_segments(group.body);
   for (const BodyOp& op : group.body.ops)
     needs_elements_ = needs_elements_ || (op.kind == BodyOp::Kind::Reduction && op.reduction.kind != Reduction::Kind::Sum);
   for (const BodyStore& store : group.body.stores)
@@ -98,6 +95,23 @@ void RowFrame::lay_out_rows(const Call& call, Rows& rows) const {
   refuse_empty(rows);
 }
 
+// Copies the elements of a row next to each other. In the order of the domain they need not be: an axis of rows may lie between two of
+// columns.
+void RowFrame::make_dense(at::Tensor& tensor, Ints& steps, at::IntArrayRef domain) const {
+  const auto bytes = static_cast<int64_t>(tensor.element_size());
+  std::vector<uint8_t> axes = row_axes_;
+  axes.insert(axes.end(), column_axes_.begin(), column_axes_.end());
+  Ints sizes, strides;
+  for (const uint8_t axis : axes) {
+    sizes.push_back(domain[axis]);
+    strides.push_back(steps[axis] / bytes);
+  }
+  tensor = tensor.as_strided(sizes, strides).contiguous();
+  ++operand_copies();
+  const Ints dense = row_major_strides(sizes);
+  for (size_t i = 0; i < axes.size(); ++i) steps[axes[i]] = dense[i] * bytes;
+}
+
 // A number for each row and channel.
 void RowFrame::make_dense_by_channel(at::Tensor& tensor, Ints& steps, at::IntArrayRef domain) const {
   Ints sizes(domain.begin(), domain.end());
@@ -110,9 +124,13 @@ void RowFrame::make_dense_by_channel(at::Tensor& tensor, Ints& steps, at::IntArr
   }
 }
 
-// The loops along a row. A sum may treat adjacent segments as one.
+// The loops along a row. A sum may treat adjacent segments as one. Segments of one element stay apart: the loop over them would be taken for
+// one along a single segment.
 c10::SmallVector<Loop, 4> RowFrame::columns_of(at::IntArrayRef domain, c10::ArrayRef<Ints> steps) const {
-  if (segment_axes_.empty()) return make_nest(domain, column_axes_, steps);
+  const auto is_one = [&](uint8_t axis) { return domain[axis] == 1; };
+  const bool are_apart =
+      keeps_segments_ || (has_numbers_of_segments_ && std::all_of(axes_of_segment_.begin(), axes_of_segment_.end(), is_one));
+  if (segment_axes_.empty() || !are_apart) return make_nest(domain, column_axes_, steps);
   c10::SmallVector<Loop, 4> columns = make_nest(domain, segment_axes_, steps);
   for (Loop& loop : make_nest(domain, axes_of_segment_, steps)) columns.push_back(std::move(loop));
   return columns;

@@ -37,6 +37,7 @@ class RowFrame : public CallFrame {
 
  private:
   c10::SmallVector<Loop, 4> columns_of(at::IntArrayRef domain, c10::ArrayRef<Ints> steps) const;
+  void make_dense(at::Tensor& tensor, Ints& steps, at::IntArrayRef domain) const;
   void make_dense_by_channel(at::Tensor& tensor, Ints& steps, at::IntArrayRef domain) const;
   bool goes_as_captured(size_t load, at::IntArrayRef domain, const Ints& steps) const;
   Ints steps_of_result(size_t store, at::IntArrayRef domain, int64_t bytes) const;
@@ -44,7 +45,8 @@ class RowFrame : public CallFrame {
 
   bool needs_elements_ = false, needs_rows_ = false;  // empty rows have no result; empty columns have no result
   std::vector<uint8_t> row_axes_, column_axes_;
-  std::vector<uint8_t> segment_axes_, axes_of_segment_;  // if segments must stay apart: axes that count them, axes along one
+  std::vector<uint8_t> segment_axes_, axes_of_segment_;  // of columns: axes that count segments, axes along one
+  bool keeps_segments_ = false, has_numbers_of_segments_ = false;
 };
 
 }  // namespace hindcast::codegen

@@ -7,6 +7,7 @@ import sys
 import hindcast
 import pytest
 import torch
+import torch.nn.functional as F
 from side_by_side import assert_same
 from torch import nn
 
@@ -636,3 +637,38 @@ def test_gradients_per_row_are_traced_once_for_each_number_of_rows():
         for batch in range(2, 16):  # more than `limit`
             f(torch.randn(batch, 3, requires_grad=True)).sum().backward()
     assert f.stats()["traces"] == f.stats()["hits"] == 14
+
+
+# Sizes of values that are expressions of sizes of arguments, and become 1.
+BECOME_ONE = {
+    "group norm": lambda x, w, b: F.group_norm(x[:, :, 1:], 2, w, b),
+    "group norm, strided": lambda x, w, b: F.group_norm(F.avg_pool1d(x, 2, ceil_mode=True), 2, w, b),
+    "instance norm": lambda x, w, b: F.instance_norm(x.repeat(1, 1, 2)[:, :, 1:], weight=w, bias=b),
+    "batch norm": lambda x, w, b: F.batch_norm(x[:, :, 1:], None, None, w, b, training=True),
+    "sum over two dims alone": lambda x, w, b: (x[:, :, : x.shape[2] // 2] * 2).sum((0, 2)),
+    "sum over two dims": lambda x, w, b: (x[:, :, : x.shape[2] // 2] * 2).sum((0, 2)) * w + b,
+    "sum over two dims, strided": lambda x, w, b: (x[:, :, ::2].exp() * w[:, None]).sum((0, 2)) + b,
+    "mean and var": lambda x, w, b: x[:, :, 1:].var((0, 2), correction=0) * w + x[:, :, 1:].mean((0, 2)) * b,
+    "softmax": lambda x, w, b: (x[:, :, 1:] * w[:, None]).softmax(2) + b[:, None],
+}
+
+
+@pytest.mark.parametrize("dynamic", ("automatic", "inferred"))
+@pytest.mark.parametrize("name", BECOME_ONE)
+@pytest.mark.parametrize("starts_at_one", (False, True))
+def test_a_dim_that_becomes_one(name, dynamic, starts_at_one):
+    function = BECOME_ONE[name]
+    f = hindcast.aot_function(function, async_=False, dynamic=dynamic, back_off=False)
+    sizes = [(4, 4), (3, 4), (3, 6), (5, 6), (3, 2), (5, 2), (5, 4), (4, 2)]
+    for batch, length in sizes[4:] + sizes[:4] if starts_at_one else sizes:
+        for _ in range(2):
+            x, w, b = torch.randn(batch, 4, length), torch.randn(4), torch.randn(4)
+            ours, stock = ([one.clone().requires_grad_() for one in (x, w, b)] for _ in range(2))
+            seen, expected = f(*ours), function(*stock)
+            torch.testing.assert_close(seen, expected, rtol=1e-4, atol=1e-5)
+            gradient = torch.randn(expected.shape)
+            seen.backward(gradient), expected.backward(gradient)
+            for one, other in zip(ours, stock):
+                assert (one.grad is None) == (other.grad is None)
+                if one.grad is not None:
+                    torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-4)
