@@ -124,8 +124,8 @@ void RowFrame::make_dense_by_channel(at::Tensor& tensor, Ints& steps, at::IntArr
   }
 }
 
-// The loops along a row. A sum may treat adjacent segments as one. Segments of one element stay apart: the loop over them would be taken for
-// one along a single segment.
+// The loops along a row. A sum may treat adjacent segments as one. Segments of one element stay apart: the loop over them would be taken
+// for one along a single segment.
 c10::SmallVector<Loop, 4> RowFrame::columns_of(at::IntArrayRef domain, c10::ArrayRef<Ints> steps) const {
   const auto is_one = [&](uint8_t axis) { return domain[axis] == 1; };
   const bool are_apart =

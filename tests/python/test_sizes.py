@@ -672,3 +672,15 @@ def test_a_dim_that_becomes_one(name, dynamic, starts_at_one):
                 assert (one.grad is None) == (other.grad is None)
                 if one.grad is not None:
                     torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_a_sum_whose_last_dim_becomes_one():
+    """Its operand is copied: the axis of rows lies between those of columns."""
+
+    def function(x):
+        return (x[:, :, : x.shape[2] // 2] * 2).sum((0, 2))
+
+    f = hindcast.aot_function(function, async_=False, back_off=False)
+    for batch, length in ((4, 4), (3, 4), (3, 6), (5, 6), (3, 2), (3, 2), (4, 2), (4, 3), (2, 7), (2, 3)):
+        x = torch.randn(batch, 4, length)
+        torch.testing.assert_close(f(x), function(x))
