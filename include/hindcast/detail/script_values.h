@@ -7,6 +7,7 @@
 #include <c10/util/FunctionRef.h>
 
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace hindcast::detail {
@@ -24,12 +25,16 @@ HINDCAST_API bool can_visit(const c10::IValue& value);
 /// its identity is a fact.
 HINDCAST_API void visit(c10::IValue& value, const ValueVisitor& with);
 
+struct Fingerprint;
+
 struct ScriptValue {
   c10::IValue value;
 };
 
 template <class Value, class Visit>
 void hindcast_visit(Value& value, Visit& with, const ScriptValue*) {
+  // Lists and dictionaries are the caller's own, so what a function assigns in them is not lost.
+  if constexpr (std::is_same_v<Visit, Fingerprint>) return;
   const auto tensor = [&](at::Tensor& each) { with.tensor(each); };
   const auto fact = [&](const void* bytes, std::size_t size) { with.fact(bytes, size); };
   constexpr bool replaces = !std::is_same_v<Visit, tree::Flatten>;
