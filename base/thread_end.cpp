@@ -7,14 +7,12 @@ thread_local bool has_ended = false;
 
 struct AtEnd {
   ~AtEnd() { has_ended = true; }
-  void make() const {}
 };
 
 }  // namespace
 
 bool thread_has_ended() {
-  static thread_local AtEnd at_end;
-  at_end.make();
+  static thread_local AtEnd at_end;  // made by the thread's first call
   return has_ended;
 }
 

@@ -101,7 +101,7 @@ bool has_symbol(const std::vector<c10::SymInt>& numbers) {
 }
 bool is_same(const c10::SymInt& a, const c10::SymInt& b) { return SymbolTable::contains(a, b) && SymbolTable::contains(b, a); }
 
-// The size of the dim that vmap maps over; nullopt if the innermost transform is none or another one.
+// The size of the dim that vmap maps over; nullopt unless vmap is the innermost transform.
 std::optional<c10::SymInt> size_of_vmap() {
   // Without this check, functorch would create its data of the thread, which LibTorch reads in later backwards, even at exit.
   if (!c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode)) return std::nullopt;

@@ -36,7 +36,7 @@ class AotFunction {
   /// The same, where the result also depends on the text that `facts()` returns.
   template <class Facts, class... Args>
   auto call_with(const Facts& facts, const Args&... args) const {
-    return call_held(facts, detail::held(args)...);
+    return call_without_literals(facts, detail::without_literal(args)...);
   }
 
   /// Runs the function itself and counts the call as eager, with the reason `why`. Throws if AotOptions::fallback is false.
@@ -69,7 +69,7 @@ class AotFunction {
 
  private:
   template <class Facts, class... Args>
-  auto call_held(const Facts& facts, const Args&... args) const {
+  auto call_without_literals(const Facts& facts, const Args&... args) const {
     if constexpr (std::is_void_v<std::invoke_result_t<Function&, Args&...>>) {
       result_for(facts, args...);
     } else {
@@ -88,7 +88,7 @@ class AotFunction {
   template <class... Args>
   detail::ResultOf<Function, Args...> itself(const Args&... args) const {
     std::tuple<Args...> copies(args...);
-    return detail::call_on_copies<detail::ResultOf<Function, Args...>>(*function_, copies);
+    return detail::call_on_copies<detail::ResultOf<Function, Args...>>(*function_, copies, args...);
   }
 
   template <bool is_timed, class Facts, class... Args>

@@ -37,7 +37,7 @@ class TrainStep {
   /// The same, where the loss also depends on `facts`.
   template <class... Args>
   auto call_with(std::string facts, const Args&... args) {
-    return call_held(std::move(facts), detail::held(args)...);
+    return call_without_literals(std::move(facts), detail::without_literal(args)...);
   }
 
   /// The norm of all gradients before the last step clipped them. 0 if no ClipGradNorm was given. Waits for the device.
@@ -48,7 +48,7 @@ class TrainStep {
 
  private:
   template <class... Args>
-  auto call_held(std::string facts, const Args&... args) {
+  auto call_without_literals(std::string facts, const Args&... args) {
     using Result = detail::ResultOf<LossFunction, Args...>;
     detail::FlatArguments flat = detail::flatten(std::move(facts), static_argnums_, args...);
     const auto run = [&](const std::vector<at::Tensor>& tensors) {

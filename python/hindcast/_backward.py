@@ -143,10 +143,6 @@ def has_unusual_dispatch() -> bool:
     return bool(_dispatch_modes() or _are_transforms_active() or _tracing_state() is not None)
 
 
-# Another thread may be importing the module, which has no flags yet then.
-_COMPILED_AUTOGRAD = ("compiled_autograd_enabled", "in_compiled_autograd_region")
-
-
 def mode_reason() -> Optional[str]:
     """Why no backward of this thread can be taken over now.
 
@@ -156,7 +152,11 @@ def mode_reason() -> Optional[str]:
     if _dispatch_modes() or _are_transforms_active() or _tracing_state() is not None:  # has_unusual_dispatch(), without the call
         return "DispatchState"
     compiled_autograd = sys.modules.get("torch._dynamo.compiled_autograd")
-    if compiled_autograd is not None and any(getattr(compiled_autograd, flag, False) for flag in _COMPILED_AUTOGRAD):
+    # The module has no flags yet while another thread imports it.
+    if compiled_autograd is not None and (
+        getattr(compiled_autograd, "compiled_autograd_enabled", False)
+        or getattr(compiled_autograd, "in_compiled_autograd_region", False)
+    ):
         return "CompiledAutograd"
     return None
 

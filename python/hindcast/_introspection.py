@@ -62,7 +62,7 @@ def reset() -> None:
 
 
 def wait() -> None:
-    """Waits until all pending kernels are compiled, or have failed."""
+    """Waits until the kernels that are pending at the call are compiled, or have failed."""
     call("wait")
 
 

@@ -36,9 +36,9 @@ _TAKES_NUMBERS = ("with symbolic sizes/strides", "expected to contain only concr
 
 def raised(error: BaseException) -> str:
     thread.error = error
-    if isinstance(error, RuntimeError) and any(text in str(error) for text in _TAKES_NUMBERS) and hasattr(error, "add_note"):
-        error.add_note("hindcast: raised while a function was traced with symbolic sizes. With dynamic='never' it is traced without.")
     try:
+        if type(error) is RuntimeError and any(text in str(error) for text in _TAKES_NUMBERS) and hasattr(error, "add_note"):
+            error.add_note("hindcast: raised while a function was traced with symbolic sizes. With dynamic='never' it is traced without.")
         return f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
     except Exception:  # of the program's own __str__
         return type(error).__name__

@@ -5,6 +5,7 @@
 #include <hindcast/tree.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -23,12 +24,12 @@ template <class Function, class... Args>
 using ResultOf = std::conditional_t<std::is_void_v<std::invoke_result_t<Function&, Args&...>>, std::tuple<>,
                                     std::decay_t<std::invoke_result_t<Function&, Args&...>>>;
 
-/// The argument in a type that can be copied: a string literal as a string.
+/// The argument itself; a string for a string literal, which cannot be copied into a tuple.
 template <class T>
-const T& held(const T& argument) {
+const T& without_literal(const T& argument) {
   return argument;
 }
-inline std::string held(const char* text) { return text; }
+inline std::string without_literal(const char* text) { return text; }
 
 /// Values of other types may have the same bytes, such as 0 and 0.0.
 template <class... Args>
@@ -63,44 +64,55 @@ struct Fingerprint {
   void fact(const void* bytes, std::size_t size) { add(std::hash<std::string_view>()({static_cast<const char*>(bytes), size})); }
   void add(std::size_t part) { hash = (hash ^ part) * std::size_t{0x9e3779b97f4a7c15}; }
 };
-template <class Args>
-std::size_t fingerprint(Args& args) {
-  Fingerprint of_args;
-  tree::visit(args, of_args);
-  return of_args.hash;
+template <class T>
+std::size_t fingerprint(const T& value) {
+  Fingerprint of_value;
+  tree::visit(value, of_value);
+  return of_value.hash;
 }
 
-/// Calls `function` with `args`, a tuple of copies. Throws if the function assigns to one of them: the caller's object would not change.
-template <class Result, class Function, class Args>
-Result call_on_copies(Function& function, Args& args) {
-  struct Check {
-    Args& args;
-    const std::size_t before = fingerprint(args);
-    void operator()() const {
-      if (fingerprint(args) == before) return;
-      throw std::invalid_argument(
-          "hindcast: a compiled function assigned to an argument that it takes by reference. It gets a copy, so the caller's object would "
-          "not change. Take the argument by value, and return the new value; operators that write in place, as x.copy_(y), are fine");
-    }
-  };
-  const Check check_not_assigned{args};
-  if constexpr (std::is_void_v<decltype(std::apply(function, args))>) {
-    std::apply(function, args);
-    check_not_assigned();
+/// Whether both are the same tensors and numbers.
+template <class T>
+bool is_unchanged(const T& now, const T& given) {
+  if constexpr (std::is_base_of_v<at::TensorBase, T>) {
+    return now.is_same(given);
+  } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+    return std::memcmp(&now, &given, sizeof now) == 0;
+  } else {
+    return fingerprint(now) == fingerprint(given);
+  }
+}
+
+template <class... Args>
+void check_not_assigned(const std::tuple<Args...>& copies, const Args&... given) {
+  const bool is_assigned = std::apply([&](const Args&... now) { return !(is_unchanged(now, given) && ...); }, copies);
+  if (!is_assigned) return;
+  throw std::invalid_argument(
+      "hindcast: a compiled function assigned to an argument that it takes by reference. It gets a copy, so the caller's object would not "
+      "change. Take the argument by value, and return the new value; operators that write in place, as x.copy_(y), are fine");
+}
+
+/// Calls `function` with `copies` of `given`. Throws if the function assigns to one of them: the caller's object would not change.
+template <class Result, class Function, class... Args>
+Result call_on_copies(Function& function, std::tuple<Args...>& copies, const Args&... given) {
+  if constexpr (std::is_void_v<std::invoke_result_t<Function&, Args&...>>) {
+    std::apply(function, copies);
+    check_not_assigned(copies, given...);
     return {};
   } else {
-    Result result = std::apply(function, args);
-    check_not_assigned();
+    Result result = std::apply(function, copies);
+    check_not_assigned(copies, given...);
     return result;
   }
 }
 
 /// Calls `function` with `args`, a tuple, whose tensors are replaced by `tensors`.
-template <class Result, class Function, class Args>
-FunctionOutput run_on(Function& function, const std::vector<at::Tensor>& tensors, Args args) {
+template <class Result, class Function, class... Args>
+FunctionOutput run_on(Function& function, const std::vector<at::Tensor>& tensors, std::tuple<Args...> args) {
   tree::Refill refill{tensors};
   tree::visit(args, refill);
-  Result result = call_on_copies<Result>(function, args);
+  std::tuple<Args...> copies = args;
+  Result result = std::apply([&](const Args&... given) { return call_on_copies<Result>(function, copies, given...); }, args);
   tree::Flatten flat;
   tree::visit(result, flat);
   tree::Strip strip;

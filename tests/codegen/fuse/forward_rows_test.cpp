@@ -55,6 +55,20 @@ void expect_fused(const Function& function, const Tensors& inputs, const Expecte
 
 at::Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
 
+// -- sizes that are expressions of others
+
+// The kernel reads a copy of its operand then, since the axis of rows lies between those of columns.
+TEST(ForwardRows, ASumOverTwoDimsWhoseLastBecomesOne) {
+  const Function function = [](const Tensors& in) { return Tensors{(in[0].slice(2, 1) * 2).sum(at::IntArrayRef({0, 2}))}; };
+  const Forward forward(function, {at::randn({5, 4, 3})}, SizesAre::Symbols);
+  EXPECT_EQ(forward.kernels(), 1U);
+  for (const int64_t length : {2, 5, 2, 7}) {
+    SCOPED_TRACE(length);
+    const Tensors given = {at::randn({length + 4, 4, length})};
+    expect_near(forward.run(given), function(given), function(as(given, at::kDouble)));
+  }
+}
+
 // -- of all elements
 
 const std::vector<at::DimVector> kOfAll = {{7}, {3, 5}, {2, 3, 4}, {64, 64}, {300, 17}, {40, 1000}};
