@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 #include <torch/optim.h>
 
+#include <cmath>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -160,6 +161,7 @@ void add_group(Optimizer& optimizer, const hindcast_optimizer& as, std::vector<a
 std::optional<ClipGradNorm> clip_of(const hindcast_optimizer& as) {
   require(as.clip_max_norm >= 0, "clip_max_norm is " + std::to_string(as.clip_max_norm) + "; expected 0, for none, or a norm");
   if (as.clip_max_norm == 0) return std::nullopt;
+  require(!std::isnan(as.clip_norm_type), "clip_norm_type is NaN; expected the p of a p-norm, or infinity");
   return ClipGradNorm{as.clip_max_norm, as.clip_norm_type};
 }
 

@@ -2,6 +2,7 @@
 /// Activation checkpointing: functions whose intermediate tensors are recomputed in the backward: <hindcast/checkpoint.h>. Valid C++17.
 
 #include <hindcast/api.h>
+#include <hindcast/detail/typed_call.h>
 #include <hindcast/offload.h>
 #include <hindcast/tree.h>
 
@@ -55,6 +56,35 @@ class HINDCAST_API CheckpointScope {
   std::unique_ptr<State> state_;
 };
 
+template <class Function, class... Args>
+ResultOf<Function, Args...> result_of_checkpoint(const CheckpointOptions& options, Function fn, const Args&... args) {
+  using Result = ResultOf<Function, Args...>;
+  std::tuple<Args...> copies(args...);
+  if (!CheckpointScope::is_wanted()) return call_on_copies<Result>(fn, copies, args...);
+  const auto function = std::make_shared<Function>(std::move(fn));
+  tree::Flatten flat;
+  (tree::visit(args, flat), ...);
+  std::tuple<Args...> others(args...);
+  tree::Strip strip;
+  tree::visit(others, strip);
+  const CheckpointScope scope(options, flat.tensors, [function, others](const std::vector<at::Tensor>& inputs) {
+    std::tuple<Args...> again = others;
+    tree::Refill refill{inputs};
+    tree::visit(again, refill);
+    static_cast<void>(std::apply(*function, again));
+  });
+  return call_on_copies<Result>(*function, copies, args...);
+}
+
+template <class Function, class... Args>
+auto checkpoint_without_literals(const CheckpointOptions& options, Function fn, const Args&... args) {
+  if constexpr (std::is_void_v<std::invoke_result_t<Function&, Args&...>>) {
+    result_of_checkpoint(options, std::move(fn), args...);
+  } else {
+    return result_of_checkpoint(options, std::move(fn), args...);
+  }
+}
+
 }  // namespace detail
 
 /// Returns `fn(args...)`. Tensors that autograd would save for the backward are dropped: `fn` runs again in the backward, not before the
@@ -67,7 +97,7 @@ class HINDCAST_API CheckpointScope {
 /// The semantics are those of torch.utils.checkpoint with use_reentrant=False, including retain_graph, create_graph, grad(), nested
 /// checkpoints and any result type, with the stock engine and under hindcast. `fn` must do the same when it runs again; a copy of it is
 /// kept until the backward has passed it. Arguments are tensors and the types that <hindcast/tree.h> supports; tensors that `fn`
-/// captures live as long as `fn`.
+/// captures live as long as `fn`. An argument that `fn` takes by reference is a copy; assigning to it throws std::invalid_argument.
 ///
 /// In a function that aot_function() traces, a checkpoint has no effect: AotOptions::memory_budget decides what is saved there. A function
 /// compiled by aot_function() runs eagerly inside a checkpoint. Tensors that other threads save while `fn` runs are kept.
@@ -76,20 +106,7 @@ class HINDCAST_API CheckpointScope {
 /// needed was modified in place; what `fn` throws. Throws c10::Error if saved-tensor hooks are disabled on this thread.
 template <class Function, class... Args>
 auto checkpoint(const CheckpointOptions& options, Function fn, const Args&... args) {
-  if (!detail::CheckpointScope::is_wanted()) return std::invoke(fn, args...);
-  const auto function = std::make_shared<Function>(std::move(fn));
-  tree::Flatten flat;
-  (tree::visit(args, flat), ...);
-  std::tuple<Args...> others(args...);
-  tree::Strip strip;
-  tree::visit(others, strip);
-  const detail::CheckpointScope scope(options, flat.tensors, [function, others](const std::vector<at::Tensor>& inputs) {
-    std::tuple<Args...> again = others;
-    tree::Refill refill{inputs};
-    tree::visit(again, refill);
-    std::apply([&](auto&... one) { static_cast<void>(std::invoke(*function, std::as_const(one)...)); }, again);
-  });
-  return std::invoke(*function, args...);
+  return detail::checkpoint_without_literals(options, std::move(fn), detail::without_literal(args)...);
 }
 
 template <class Function, class... Args, class = std::enable_if_t<!std::is_same_v<Function, CheckpointOptions>>>

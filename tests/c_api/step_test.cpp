@@ -213,6 +213,10 @@ TEST(CStep, EachMistakeIsNamed) {
   optimizer.clip_max_norm = -2;
   EXPECT_EQ(hindcast_step_create(&optimizer, pointers_to(all).data(), 2, &step), HINDCAST_INVALID_ARGUMENT);
   EXPECT_THAT(hindcast_last_error(), HasSubstr("clip_max_norm is -2"));
+  optimizer.clip_max_norm = 2;
+  optimizer.clip_norm_type = NAN;
+  EXPECT_EQ(hindcast_step_create(&optimizer, pointers_to(all).data(), 2, &step), HINDCAST_INVALID_ARGUMENT);
+  EXPECT_THAT(hindcast_last_error(), HasSubstr("clip_norm_type is NaN"));
   step = created(adam(), all);
   EXPECT_EQ(hindcast_step_set_learning_rate(step, -3), HINDCAST_INVALID_ARGUMENT);
   EXPECT_EQ(hindcast_step_destroy(step), HINDCAST_OK);

@@ -109,6 +109,20 @@ TEST(Checkpoint, GivesWhateverTheFunctionGives) {
   EXPECT_TRUE(given.equal(x.grad()));
 }
 
+TEST(Checkpoint, TakesStringLiteralsAndReferences) {
+  const auto x = leaf({3});
+  const auto named = [](const at::Tensor& a, const std::string& how) { return how == "sum" ? a.exp().sum() : a.exp().mean(); };
+  checkpoint(named, x, "sum").backward();
+  EXPECT_TRUE(x.grad().equal(x.exp()));
+  const auto written = x.detach().clone();
+  checkpoint([](at::Tensor& a, const at::Tensor& b) { return a.mul_(2) * b.exp(); }, written, x);
+  EXPECT_TRUE(written.equal(x * 2));
+  const auto assigns = [](at::Tensor& a) { return a = a.exp(); };
+  EXPECT_THROW(checkpoint(assigns, x), std::invalid_argument);
+  const at::NoGradGuard no_grad;
+  EXPECT_THROW(checkpoint(assigns, x), std::invalid_argument);
+}
+
 TEST(Checkpoint, OfARandomFunctionDrawsTheSameNumbersAgain) {
   for (const bool early : {true, false}) {
     expect_same_with_checkpoints(3, [=](Log& log, int, Checkpoints call) {
