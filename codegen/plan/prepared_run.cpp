@@ -4,6 +4,7 @@
 #include "codegen/plan/execute.h"
 
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/Contiguity.h>
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
@@ -38,6 +39,15 @@ at::Tensor with_layout(const at::Tensor& tensor, const TensorLayout& layout) {
 }
 
 bool is_view(const PreparedCall& call) { return !call.views_at.empty(); }
+
+bool is_dense(const TensorLayout& layout) {
+  return c10::_compute_non_overlapping_and_dense(at::IntArrayRef(layout.sizes), at::IntArrayRef(layout.strides));
+}
+
+// Whether a tensor with the view's layout has all of the memory of one with the base's.
+bool is_whole(const TensorLayout& base, const TensorLayout& view) {
+  return base.type == view.type && is_dense(base) && is_dense(view) && base.bytes() == view.bytes();
+}
 
 bool may_be_prepared(const Plan& plan) {
   return !plan.is_as_captured() && plan.sizes_to_bind().empty() &&
@@ -77,6 +87,7 @@ class PreparedRun::Recording {
     }
     size_t calls = 0;
     for (uint32_t i = 0; i < calls_.size(); ++i) {
+      if (is_absorbed_[i]) continue;
       made->items_.push_back(item_of(i));
       const PreparedCall* const call = made->items_.back().call.get();
       if (call == nullptr || is_view(*call)) continue;
@@ -105,8 +116,12 @@ class PreparedRun::Recording {
 
   void find_readers() {
     readers_.resize(plan_.slot_count());
+    makers_.resize(plan_.slot_count());
     for (uint32_t i = 0; i < calls_.size(); ++i) {
       for_each_slot(plan_.steps()[i], [&](SlotUse use) { readers_[use.slot].push_back(i); });
+      for (const uint32_t slot : plan_.steps()[i].outputs) {
+        if (slot != kNoSlot) makers_[slot] = i;
+      }
     }
     is_returned_.resize(plan_.slot_count());
     for (const capture::ValueId value : plan_.graph().outputs) {
@@ -114,10 +129,40 @@ class PreparedRun::Recording {
     }
   }
 
-  // Views are prepared only if all their readers are. Goes backwards, so that readers are decided before the values that they read.
+  // Makes a returned view of a whole value as the value itself, with the view's sizes and strides: a gradient t(t(x)) is one tensor. The
+  // value and the views in between have no other reader.
+  void absorb_returned_view(uint32_t view) {
+    const auto& outputs = plan_.steps()[view].outputs;
+    if (outputs.size() != 1 || outputs[0] == kNoSlot || !is_returned_[outputs[0]] || !layouts_[outputs[0]]) return;
+    std::vector<uint32_t> views;
+    for (uint32_t i = view;;) {
+      const PreparedCall* const call = calls_[i].get();
+      if (call == nullptr) return;
+      if (!is_view(*call)) break;
+      const uint32_t base = plan_.steps()[i].args[0].slots[0].slot;
+      const bool is_only_reader = !is_returned_[base] && readers_[base] == std::vector<uint32_t>{i};
+      if (!makers_[base] || !is_only_reader || call->views_at != std::vector<int64_t>{0}) return;
+      if (!layouts_[base] || !is_whole(*layouts_[base], *layouts_[outputs[0]])) return;
+      views.push_back(i);
+      i = *makers_[base];
+    }
+    returned_as_[plan_.steps()[views.back()].args[0].slots[0].slot] = outputs[0];
+    for (const uint32_t i : views) is_absorbed_[i] = true;
+  }
+
+  // Other views are prepared only if all their readers are. Goes backwards, so that readers are decided before the values that they read.
   void choose_prepared() {
     is_prepared_.resize(calls_.size());
+    is_absorbed_.resize(calls_.size());
+    returned_as_.assign(plan_.slot_count(), kNoSlot);
+    for (uint32_t i = 0; i < calls_.size(); ++i) {
+      if (calls_[i] && is_view(*calls_[i])) absorb_returned_view(i);
+    }
     for (size_t i = calls_.size(); i-- > 0;) {
+      if (is_absorbed_[i]) {
+        is_prepared_[i] = true;
+        continue;
+      }
       const auto& outputs = plan_.steps()[i].outputs;
       const auto is_wanted = [&](uint32_t slot) { return slot != kNoSlot && !is_only_read_prepared(slot); };
       if (calls_[i] && is_view(*calls_[i]) && std::any_of(outputs.begin(), outputs.end(), is_wanted)) calls_[i].reset();
@@ -146,7 +191,14 @@ class PreparedRun::Recording {
     } else {
       item.inputs.assign(step.inputs.begin(), step.inputs.end());
     }
-    for (size_t k = 0; k < step.outputs.size(); ++k) item.results.push_back({step.outputs[k], kIsTensor, item.call->results[k]});
+    for (size_t k = 0; k < step.outputs.size(); ++k) {
+      const uint32_t slot = step.outputs[k], returned_as = slot == kNoSlot ? kNoSlot : returned_as_[slot];
+      if (returned_as == kNoSlot) {
+        item.results.push_back({slot, kIsTensor, item.call->results[k]});
+      } else {
+        item.results.push_back({returned_as, kIsTensor, layouts_[returned_as].value()});
+      }
+    }
     return item;
   }
 
@@ -199,7 +251,10 @@ class PreparedRun::Recording {
   std::vector<std::unique_ptr<const PreparedCall>> calls_;  // by step
   std::vector<bool> is_prepared_;                           // by step
   std::vector<std::optional<TensorLayout>> layouts_;        // by slot
+  std::vector<bool> is_absorbed_;                           // by step: a view that is made as its base
+  std::vector<uint32_t> returned_as_;                       // by slot: the slot of the view that it is made as, or kNoSlot
   std::vector<std::vector<uint32_t>> readers_;              // by slot: steps
+  std::vector<std::optional<uint32_t>> makers_;             // by slot: a step; none: an input
   std::vector<bool> is_returned_;                           // by slot
 };
 

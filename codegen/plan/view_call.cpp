@@ -64,6 +64,11 @@ bool one(const at::Tensor& self, const Numbers& numbers, Geometries& results) {
   return rule(self, numbers, results.emplace_back());
 }
 
+bool same(const at::Tensor& self, const Numbers& /*numbers*/, Geometry& result) {
+  result = Geometry::of(self);
+  return true;
+}
+
 bool t(const at::Tensor& self, const Numbers&, Geometry& result) {
   if (self.dim() > 2) return false;
   result = Geometry::of(self);
@@ -247,6 +252,8 @@ std::unique_ptr<const OpCall> make_view_call(const Step& step, std::unique_ptr<c
   static constinit base::MadeOnce<const Rules> made;
   const Rules& rules = made.by([] {
     return Rules{
+        {"aten::alias", one<same>},
+        {"aten::detach", one<same>},
         {"aten::t", one<t>},
         {"aten::transpose.int", one<transpose>},
         {"aten::expand", one<expand>},

@@ -125,10 +125,13 @@ class CompiledStep::Impl final : public detail::StepParts {
   at::Tensor clip_gradients() {
     if (!clip_) return {};
     std::vector<at::Tensor> gradients;
-    for (const at::Tensor& parameter : parameters()) {
-      if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+    for (const auto& group : optimizer_.param_groups()) {
+      gradients.reserve(gradients.size() + group.params().size());
+      for (const at::Tensor& parameter : group.params()) {
+        if (const at::Tensor& gradient = parameter.grad(); gradient.defined()) gradients.push_back(gradient);
+      }
     }
-    if (const auto clipped = engine::clip(*clip_, gradients)) {
+    if (const auto clipped = engine::clip(*clip_, gradients, std::move(factor_))) {
       norm_ = clipped->norm;
       return factor_ = clipped->factor;
     }

@@ -77,7 +77,7 @@ void Updates::add_alone(const at::Tensor& parameter, std::function<void()> step)
 
 void Updates::set_factor(const at::Tensor& factor) {
   factor_ = factor;
-  factor_as_float_ = factor.defined() ? as_float(factor) : at::Tensor();
+  factor_as_float_ = factor.defined() ? as_float(factor, std::move(factor_as_float_)) : at::Tensor();
 }
 
 const void* Updates::factor_for(at::ScalarType compute) const {
@@ -171,6 +171,7 @@ void Updates::clear() {
   scalars_.clear();
   written_.clear();
   read_.clear();
+  factor_.reset();
 }
 
 }  // namespace hindcast::engine

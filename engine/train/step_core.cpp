@@ -56,6 +56,7 @@ class GradientsBefore {
  public:
   /// Resets them, as zero_grad() does, unless `are_kept`.
   GradientsBefore(const Tensors& parameters, bool are_kept) : parameters_(parameters) {
+    gradients_.reserve(parameters.size());
     for (const at::Tensor& parameter : parameters) {
       gradients_.push_back(parameter.grad());
       if (!are_kept) parameter.mutable_grad().reset();

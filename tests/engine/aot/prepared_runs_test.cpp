@@ -200,6 +200,37 @@ TEST(PreparedRuns, OfPieces) {
   }
 }
 
+// A returned view of all of a value is made as the value, unless something else is a view of it, too.
+TEST(PreparedRuns, ReturnViews) {
+  const auto function = [](const Tensors& in) {
+    const at::Tensor product = in[0].mm(in[1].t()).tanh(), sum = (in[0] + 1).sin(), shared = (in[0] * 3).cos();
+    const at::Tensor read = (in[0] - 2).exp().t(), piece = (in[0] * in[0]).sin().narrow(0, 1, 4);
+    return Tensors{product.t().t().t(),
+                   sum.view({-1}),
+                   sum.sum(0, /*keepdim=*/true).view({-1}).detach(),
+                   shared.t(),
+                   shared.view({-1}),
+                   read,
+                   (read * 2).sum(1),
+                   piece,
+                   in[0].t(),
+                   (in[0] * 0.5).expand({2, 6, 5})};
+  };
+  const auto compiled = aot_function(function, with_kernels_at_once());
+  for (int run = 0; run < kRuns; ++run) {
+    SCOPED_TRACE(run);
+    const Tensors inputs = inputs_of(6, static_cast<uint64_t>(run));
+    const at::NoGradGuard no_grad;
+    const Tensors ours = compiled(inputs), stock = function(inputs);
+    ASSERT_EQ(ours.size(), stock.size());
+    for (size_t i = 0; i < stock.size(); ++i) {
+      EXPECT_TRUE(at::allclose(ours[i], stock[i], 1e-4, 1e-5)) << i;
+      EXPECT_EQ(ours[i].strides(), stock[i].strides()) << i;
+      for (size_t k = 0; k < i; ++k) EXPECT_EQ(ours[i].is_alias_of(ours[k]), stock[i].is_alias_of(stock[k])) << i << ' ' << k;
+    }
+  }
+}
+
 // Numbers may change in each call; so may sizes and dtypes of the same program.
 TEST(PreparedRuns, OfNumbersThatChange) {
   const auto function = [](const at::Tensor& x, double scale) {
