@@ -55,6 +55,8 @@ bool asks_for_equal_bits() {
   return (options != nullptr && options->deterministic) || at::globalContext().deterministicAlgorithms();
 }
 
+bool is_named(const c10::TensorImpl& tensor) { return tensor.key_set().has_any(key_of_names<c10::DispatchKey>()); }
+
 bool has_usual_dispatch_state() { return usual_dispatch_keys() && !c10::impl::TorchDispatchModeTLS::any_modes_set(); }
 
 std::optional<FallbackReason> fallback_for_thread_state() {

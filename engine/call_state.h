@@ -6,6 +6,7 @@
 #include "hindcast/options.h"
 
 #include <c10/core/SafePyObject.h>
+#include <c10/core/TensorImpl.h>
 
 #include <memory>
 #include <optional>
@@ -18,6 +19,9 @@ std::optional<FallbackReason> fallback_for_thread_state();
 
 /// True if this thread has no functorch level, dispatch mode or other state that a replay would ignore. Inference mode is allowed.
 bool has_usual_dispatch_state();
+
+/// True for a tensor whose dimensions have names.
+bool is_named(const c10::TensorImpl& tensor);
 
 /// True if this thread's guard (Options::deterministic) or LibTorch asks for bitwise equal results, whatever was compiled before.
 bool asks_for_equal_bits();

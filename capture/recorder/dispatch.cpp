@@ -5,6 +5,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "capture/graph/users_op.h"
+#include "capture/recorder/dispatch_modes.h"
 #include "capture/recorder/real_arguments.h"
 #include "capture/recorder/watch_tensors.h"
 
@@ -31,6 +32,8 @@ bool is_lazy(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   if (Recorder* recorder = Recorder::current()) {
+    if (has_foreign_symbols(op, *stack)) return Recorder::unrecorded([&] { op.callBoxed(stack); });
+    if (is_in_dispatch_mode()) return recorder->record_in_mode(op, stack);
     const bool are_left_out = c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Conjugate);
     if (are_left_out && !traits_of(op).composite && is_lazy(op, *stack)) {
       const LazyOps in_their_places;

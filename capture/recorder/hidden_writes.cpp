@@ -24,7 +24,7 @@ std::optional<HiddenWrite> hidden_write(const c10::OperatorHandle& op, const std
       return HiddenWrite{legit.get(), is_training ? std::vector<uint32_t>{3, 4} : std::vector<uint32_t>(), 3};
   }
   if (name == kWithUpdate) return HiddenWrite{with_update.get(), {3, 4}, 4};
-  if (name == kRrelu) return HiddenWrite{rrelu.get(), {1}, 1};
+  if (name == kRrelu) return HiddenWrite{rrelu.get(), {1}, 1, /*makes_contiguous=*/true};
   return std::nullopt;
 }
 

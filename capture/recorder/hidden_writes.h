@@ -14,6 +14,7 @@ struct HiddenWrite {
   c10::OperatorHandle functional;
   std::vector<uint32_t> written;  // arguments of both, in the order in which `functional` returns them
   uint32_t results = 0;           // number of results of the op that writes
+  bool makes_contiguous = false;  // its result is contiguous, where that of `functional` has the strides of the first argument
 };
 
 /// nullopt: the call has no such write.

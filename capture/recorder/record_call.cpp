@@ -8,6 +8,7 @@
 #include "capture/recorder/comparisons.h"
 #include "capture/recorder/data_sizes.h"
 #include "capture/recorder/dispatch.h"
+#include "capture/recorder/dispatch_modes.h"
 #include "capture/recorder/hidden_writes.h"
 #include "capture/recorder/operator_settings.h"
 #include "capture/recorder/real_arguments.h"
@@ -190,6 +191,22 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   push_results(results, wrapped, *stack);
 }
 
+void Recorder::record_in_mode(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  constexpr const char* kWhy = "runs in a dispatch mode that the function opens";
+  if (is_released_ || has_stand_ins(op, *stack)) {
+    if (!is_released_) refuse(op, kWhy);
+    return record(op, stack);
+  }
+  const size_t first = stack->size() - op.schema().arguments().size();
+  unrecorded([&] { op.callBoxed(stack); });
+  const std::vector<at::Tensor> made = tensors_of({stack->begin() + static_cast<ptrdiff_t>(first), stack->end()});
+  if (std::none_of(made.begin(), made.end(), has_plain_data)) return;
+  refuse(op, kWhy);
+  if (!continues_eagerly_) throw std::runtime_error(*refusal_);
+  release();
+  note_results(made);
+}
+
 void Recorder::note_lost_history(const std::vector<c10::IValue>& inputs) {
   if (lost_history_ || !lifts_) return;
   had_saved_tensor_hooks_ = had_saved_tensor_hooks_ || at::SavedTensorDefaultHooks::get_hooks().has_value();
@@ -258,6 +275,7 @@ void Recorder::record_view_in_place(const c10::OperatorHandle& op, const c10::Op
 void Recorder::record_hidden_write(const HiddenWrite& hidden, std::vector<c10::IValue> inputs, torch::jit::Stack& stack) {
   static constinit KnownOp copy("aten::copy_");
   torch::jit::Stack results = inputs;
+  if (hidden.makes_contiguous) results[0] = results[0].toTensor().contiguous();
   record(hidden.functional, &results);
   for (size_t i = 0; i < hidden.written.size(); ++i) {
     torch::jit::Stack write{inputs[hidden.written[i]], results[hidden.results + i], false};

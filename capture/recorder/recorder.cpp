@@ -82,6 +82,7 @@ at::Tensor Recorder::stand_in(at::Tensor real, ValueId id) {
       graph_.symbols->int_symbols() != 0 && real.layout() == at::kStrided && !real.is_non_overlapping_and_dense();
   const at::Tensor tensor(TracingTensor::make(std::move(real), id, std::move(base), std::move(sizes)));
   if (has_symbolic_strides) TracingTensor::get(tensor)->watch_strides();
+  if (graph_.symbols->int_symbols() != 0) TracingTensor::get(tensor)->take_symbols_as_sizes();
   if (user_formula_ || lifts_) TracingTensor::get(tensor)->watch_geometry();
   if (lifts_) made_.emplace_back(tensor.getIntrusivePtr());
   return tensor;

@@ -138,6 +138,9 @@ class Recorder {
   /// One ATen call: takes the arguments from `stack` and leaves stand-ins for the results there.
   /// Throws std::runtime_error with the refusal, and what the op throws.
   void record(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+  /// The same in a dispatch mode that the function has opened. What the mode does cannot be recorded: the recording ends where such a mode
+  /// computes with stand-ins, or makes a tensor with data.
+  void record_in_mode(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
  private:
   // Calls visit(op, args) for each view from the tensor to the value that has the memory, and returns that value.

@@ -170,14 +170,21 @@ c10::SymBool SymbolTable::make_symbool(ExprId id) {
   return c10::SymBool(c10::SymNode(c10::make_intrusive<Symbolic>(shared_from_this(), id, ExprType::Bool)));
 }
 
+// The value of a node that is no symbol.
+static std::optional<int64_t> value_of(const c10::SymNode& node) {
+  if (const auto value = node->is_bool() ? node->constant_bool() : std::nullopt) return *value;
+  if (const auto value = node->constant_int()) return value;
+  return node->maybe_as_int();
+}
+
+bool SymbolTable::is_foreign(const c10::SymNode& node) { return dynamic_cast<Symbolic*>(node.get()) == nullptr && !value_of(node); }
+
 ExprId SymbolTable::expr_of(const c10::SymNode& node) {
   if (auto* ours = dynamic_cast<Symbolic*>(node.get())) {
     if (ours->table() != this) throw std::logic_error("a symbol of another variant: " + ours->str());
     return ours->id();
   }
-  if (auto value = node->is_bool() ? node->constant_bool() : std::nullopt) return integer(*value);
-  if (auto value = node->constant_int()) return integer(*value);
-  if (auto value = node->maybe_as_int()) return integer(*value);
+  if (const auto value = value_of(node)) return integer(*value);
   throw std::logic_error("a symbolic number of another library: " + node->str());
 }
 

@@ -22,6 +22,7 @@
 #include "hooks/saved_tensor_hooks.h"
 
 #include <ATen/DeviceAccelerator.h>
+#include <ATen/SavedTensorHooks.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
@@ -51,6 +52,7 @@ cache::KeyBytes key_of(const detail::FunctionCall& call, const std::vector<uint3
   cache::append(key, c10::GradMode::is_enabled());
   cache::append(key, c10::InferenceMode::is_enabled());
   cache::append(key, asks_for_equal_bits());
+  cache::append(key, at::SavedTensorDefaultHooks::is_enabled());  // a checkpoint inside raises if they are disabled
   cache::append_size(key, call.inputs.size());
   cache::append_size(key, firsts.size());
   for (const uint32_t first : firsts) cache::append(key, first);

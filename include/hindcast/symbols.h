@@ -150,6 +150,8 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   bool is_steady(ExprId id) const;
   /// The same; false for a symbol of another library.
   static bool is_steady(const c10::SymInt& size);
+  /// Whether it is a symbol of another library, such as one of Dynamo's.
+  static bool is_foreign(const c10::SymNode& node);
   /// Whether `part` is an operand somewhere in `whole`, or both are the same expression.
   bool contains(ExprId whole, ExprId part) const;
   /// The same; false unless both are symbolic.

@@ -1,6 +1,7 @@
 #include "python/csrc/call_pattern.h"
 
 #include "engine/aot/repeated_inputs.h"
+#include "engine/call_state.h"
 #include "python/csrc/torch_python.h"
 
 #include <algorithm>
@@ -77,7 +78,9 @@ bool CallPattern::take_value(Object* value, std::vector<at::Tensor>& tensors) {
   constexpr size_t kMostParts = 1000;
   if (parts_.size() > kMostParts) return false;
   if (is_plain_tensor(value)) {
-    tensors.push_back(tensor_of(value));
+    const at::Tensor& tensor = tensor_of(value);
+    if (engine::is_named(*tensor.unsafeGetTensorImpl())) return false;  // no operator takes one from Python
+    tensors.push_back(tensor);
     parts_.push_back({Kind::Tensor, 0, type_of(value)});
     return true;
   }

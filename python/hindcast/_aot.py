@@ -76,7 +76,11 @@ def _nothing(*_: Any) -> None:
     pass
 
 
-_CHANGES = "it changes what it sees besides its arguments, asks for gradients that are not there, or draws numbers of Python's or NumPy's generators"
+_CHANGES = (
+    "it changes what it sees besides its arguments, asks for gradients that are not there, returns new objects or tensors of a subclass, or draws "
+    "numbers of Python's or NumPy's generators"
+)
+_has_names: Callable[[torch.Tensor], bool] = getattr(torch.Tensor, "has_names", lambda tensor: False)  # LibTorch 2.13 has none
 _Kinds = dict[int, tuple[dict[Any, int], Any]]  # by number: its position among the kinds of a state
 
 
@@ -243,6 +247,8 @@ class AotFunction:
             outcome = _aot_call(self._number, taken.tensors, facts, fixed, torch_functions, self._is_timed and modes is None)
         except BaseException:
             warn_of_kept_beside_an_error()
+            if not taken.was_run and any(map(_has_names, taken.tensors)):  # operators take no named tensors from Python
+                raise Untraceable("an argument is a named tensor") from None
             raise
         finally:
             thread.call = outer
@@ -280,6 +286,8 @@ class AotFunction:
         args, kwargs = taken.arguments
         if shape == FUNCTIONS:
             return self.run_in_its_turn(args, kwargs)
+        for number, kind in taken.classes:
+            tensors[number].__class__ = kind
         return self._put_together_for_c(shape, tensors, args, kwargs)
 
     # ---- what hindcast._C calls, of a call that it recognised

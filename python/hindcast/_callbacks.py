@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from ._facts import Argument, Call, Shape, containers_in, is_by_value, weakly
+from ._facts import PLAIN, Argument, Call, Shape, containers_in, is_by_value, weakly
 from ._flatten import flatten, is_size, without_symbols
 from ._kept_arguments import SetAttribute, mark_as, set_attributes_of_modules
 from ._library import ops
@@ -116,6 +116,9 @@ def _run_function(
                 call.makes_objects = True
         del result, last
         apart.take_tensors(lambda leaf: weakly(leaf) if id(leaf) in objects else leaf)
+        if call is not None:
+            call.classes = [(number, type(tensor)) for number, tensor in enumerate(apart.tensors) if type(tensor) not in PLAIN]
+            call.makes_objects = call.makes_objects or bool(call.classes)
         shape = Shape(apart.leaves, apart.places, apart.spec, writes, tuple(sets))
         text = "; ".join([apart.text(_text_of), *(one.text() for one in sets)])
         return apart.tensors, keep(shape), text, owned, None

@@ -24,8 +24,10 @@ _MOST_IN_A_CONTAINER = 10000
 
 
 def mark_as(given: torch.Tensor, stand_in: Any) -> None:
-    """For isinstance() with Parameter and Buffer, which checks these attributes."""
-    if isinstance(given, torch.nn.Parameter):
+    """For type(), and for isinstance() with Parameter and Buffer, which checks these attributes."""
+    if type(given) is torch.nn.Parameter:
+        stand_in.__class__ = torch.nn.Parameter
+    elif isinstance(given, torch.nn.Parameter):
         stand_in._is_param = True
     elif isinstance(given, torch.nn.Buffer):
         stand_in._is_buffer, stand_in.persistent = True, given.persistent

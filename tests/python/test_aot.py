@@ -1807,3 +1807,37 @@ def test_a_write_that_autograd_refuses_changes_nothing(name):
             texts.append(str(error.value))
             assert torch.equal(x.detach(), before)
         assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_result_that_atens_operator_makes_contiguous(training):
+    def function(x):
+        return F.dropout(F.rrelu(x, training=training).view(-1), 0.5)
+
+    f = hindcast.aot_function(function, back_off=False, fallback_random=True)
+    for _ in range(CALLS):
+        x = torch.randn(3, 4).t()
+        torch.manual_seed(1)
+        ours = f(x)
+        torch.manual_seed(1)
+        assert torch.equal(ours, function(x))
+
+
+def test_saved_tensor_hooks_that_are_disabled():
+    f = hindcast.aot_function(lambda x: torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False), back_off=False)
+    for _ in range(CALLS):
+        x = leaf(3)
+        f(x).sum().backward()
+        with torch.autograd.graph.disable_saved_tensors_hooks("no hooks here"), pytest.raises(RuntimeError, match="no hooks here"):
+            f(x)
+
+
+def test_the_class_of_an_argument():
+    def function(x):
+        return x * (2 if type(x) is nn.Parameter else 3)
+
+    f = hindcast.aot_function(function, back_off=False)
+    for make in (nn.Parameter, torch.Tensor.clone, nn.Parameter, torch.Tensor.clone):
+        x = make(torch.ones(2))
+        for each in (x, x.requires_grad_(False) if x.is_leaf else x):
+            assert_same(f(each).detach(), function(each).detach())

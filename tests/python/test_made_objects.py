@@ -269,3 +269,28 @@ def test_a_kept_tensor_costs_few_collections():
     finally:
         gc.callbacks.remove(note)
     assert len(collections) < 12
+
+
+class Sub(torch.Tensor):
+    pass
+
+
+def test_tensors_of_a_subclass_that_the_function_makes():
+    for function in (lambda x: x.as_subclass(Sub).sin() + 1, lambda x: {"a": x * 2, "b": (x + 1).as_subclass(Sub)}["b"] * 3):
+        f = hindcast.aot_function(function, back_off=False)
+        for _ in range(CALLS):
+            x = leaf(4)
+            ours, stock = f(x), function(x)
+            assert type(ours) is Sub
+            torch.testing.assert_close(ours, stock)
+            torch.testing.assert_close(torch.autograd.grad(ours.sum(), x), torch.autograd.grad(stock.sum(), x))
+
+
+@pytest.mark.skipif(not hasattr(torch.Tensor, "has_names"), reason="LibTorch 2.13 has no named tensors")
+@pytest.mark.filterwarnings("ignore:Named tensors")
+def test_named_arguments():
+    f = hindcast.aot_function(lambda x: x * 2, back_off=False)
+    for is_named in (True, False, False, True, True, False):
+        x = torch.ones(2, 3, names=("N", "C") if is_named else None)
+        assert f(x).names == x.names
+    assert f.stats()["hits"] == 2

@@ -604,3 +604,24 @@ def test_a_gradient_that_is_the_incoming_one_keeps_its_history(guard):
         for _ in range(4):
             seen = run_seeded(lambda: program(make_compiled, compiled))
             assert all(map(is_like, seen, expected))
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_zero_derivative_at_other_sizes(inside):
+    """The second derivative of abs() is an efficient zero tensor, and is reshaped."""
+
+    def penalty(x):
+        (gradient,) = torch.autograd.grad(x.reshape(-1).abs().sum() + (x**3).sum(), x, create_graph=True)
+        return gradient.square().sum()
+
+    def second(function, x):
+        if inside:
+            return torch.autograd.grad(function(x), x)
+        (gradient,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
+        return torch.autograd.grad(gradient.sin().sum(), x)
+
+    function = penalty if inside else lambda x: x.reshape(-1).abs() * 2
+    f = hindcast.aot_function(function, back_off=False)
+    for size in ((8, 5), (11, 4), (6, 3), (5, 7), (5, 7)):
+        x = torch.randn(size, dtype=torch.float64, requires_grad=True)
+        assert torch.allclose(*second(f, x), *second(function, x))
