@@ -152,14 +152,19 @@ def _run_program(number: int, tensors: Sequence[Optional[torch.Tensor]], keeps_e
 _NOT_USERS = tuple(os.path.dirname(module.__file__) + os.sep for module in (torch, sys.modules[__package__]) if module.__file__)
 
 
+_OF_DYNAMO = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
+
+
 def _line() -> str:
     """The position in the innermost traced function; an empty text: none is traced."""
-    found = ""
+    found = by = ""
     frame = sys._getframe(1) if thread.call is not None else None
     while frame is not None and frame.f_code is not _run_function.__code__:
         code = frame.f_code
         if not found and not code.co_filename.startswith(_NOT_USERS):
-            found = f"{code.co_filename}:{frame.f_lineno}, in {code.co_name}"
+            found = f"{code.co_filename}:{frame.f_lineno}, in {code.co_name}{by}"
+        elif not found and code.co_filename.startswith(_OF_DYNAMO):
+            by = ", which calls a function of torch.compile's: pass that function itself"
         frame = frame.f_back
     return found if frame is not None else ""
 

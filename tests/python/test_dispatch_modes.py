@@ -83,3 +83,12 @@ def test_a_function_that_torch_compile_compiles_within_a_trace(dynamic):
         torch.testing.assert_close(y, expected)
         torch.testing.assert_close(torch.autograd.grad(y.sum(), weight), torch.autograd.grad(expected.sum(), weight))
     torch._dynamo.reset()
+
+
+def test_why_a_function_that_calls_one_of_torch_compile_runs_eagerly(capfd):
+    inner = torch.compile(torch.exp, backend="eager")
+    f = hindcast.aot_function(lambda x: inner(x) + 1)
+    for _ in range(2):
+        f(torch.ones(3, requires_grad=True))
+    assert "which calls a function of torch.compile's: pass that function itself" in capfd.readouterr().err
+    torch._dynamo.reset()
