@@ -7,15 +7,19 @@
 #include "capture/graph/users_op.h"
 #include "capture/recorder/dispatch_modes.h"
 #include "capture/recorder/real_arguments.h"
+#include "capture/recorder/symbolic_matmul.h"
 #include "capture/recorder/watch_tensors.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/library.h>
 
+#include <atomic>
+
 namespace hindcast::capture {
 namespace {
 
 thread_local Recorder* current_recorder = nullptr;
+std::atomic<bool> has_symbolic_matmul = false;
 
 constexpr c10::DispatchKeySet kLazy({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
 
@@ -61,6 +65,7 @@ bool recorder_available() {
     }
     auto* library = new torch::Library(torch::Library::IMPL, "_", kRecorderKey, __FILE__, __LINE__);
     library->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    has_symbolic_matmul.store(register_symbolic_matmul());
     watch_tensors();
     return true;
   });
@@ -73,12 +78,16 @@ LazyOps::LazyOps() {
 
 struct Recorder::Scope::Guards {
   explicit Guards(Autograd autograd) {
-    if (autograd == Autograd::Above) return;
+    if (autograd == Autograd::Above) {
+      if (has_symbolic_matmul.load()) symbolic_matmul.emplace(kSymbolicMatmulKey);
+      return;
+    }
     below_autograd.emplace();
     without_lazy_ops.emplace(kLazy);
   }
   std::optional<at::AutoDispatchBelowADInplaceOrView> below_autograd;
   std::optional<c10::impl::ExcludeDispatchKeyGuard> without_lazy_ops;
+  std::optional<c10::impl::IncludeDispatchKeyGuard> symbolic_matmul;
   c10::impl::IncludeDispatchKeyGuard include{kRecorderKey};
 };
 

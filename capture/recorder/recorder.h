@@ -146,6 +146,8 @@ class Recorder {
   // Calls visit(op, args) for each view from the tensor to the value that has the memory, and returns that value.
   template <class Visit>
   ValueId walk_views(const TracingTensor& tensor, Visit visit) const;
+  size_t count_contiguous_views(const TracingTensor& tensor) const;
+  std::vector<int64_t> hints_of(c10::ArrayRef<ExprId> sizes) const;
   struct Written {
     TracingTensor* target = nullptr;
     uint32_t arg = 0;

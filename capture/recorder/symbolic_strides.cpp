@@ -25,6 +25,13 @@ bool preserves_strides(const c10::OperatorHandle& op, const std::vector<Arg>& ar
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
+std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t next = 1;
+  for (size_t d = sizes.size(); d-- > 0; next *= std::max<int64_t>(sizes[d], 1)) strides[d] = next;
+  return strides;
+}
+
 }  // namespace
 
 std::vector<c10::SymInt> symbolic_strides(c10::IntArrayRef sizes_now, c10::IntArrayRef strides, const std::vector<c10::SymInt>& sizes) {
@@ -51,7 +58,7 @@ std::vector<c10::SymInt> symbolic_strides(c10::IntArrayRef sizes_now, c10::IntAr
 }
 
 static const c10::OperatorName kSlice("aten::slice", "Tensor"), kSplit("aten::split", "Tensor"),
-    kSplitWithSizes("aten::split_with_sizes", "");
+    kSplitWithSizes("aten::split_with_sizes", ""), kView("aten::view", ""), kUnsafeView("aten::_unsafe_view", "");
 
 void note_whether_whole(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, const TracingTensor& whole,
                         const TracingTensor& part) {
@@ -83,14 +90,39 @@ ValueId Recorder::walk_views(const TracingTensor& tensor, Visit visit) const {
   return value;
 }
 
+std::vector<int64_t> Recorder::hints_of(c10::ArrayRef<ExprId> sizes) const {
+  std::vector<int64_t> hints;
+  for (const ExprId size : sizes) hints.push_back(graph_.symbols->hint(size));
+  return hints;
+}
+
+// How many of the views come first that are view() of a contiguous value, and so contiguous themselves: as in
+// linear(x).unflatten(-1, {3, 8}).unbind(2).
+size_t Recorder::count_contiguous_views(const TracingTensor& tensor) const {
+  const Value& root = graph_.values[tensor.base->value.index];
+  if (root.is_view || root.strides.size() != root.sizes.size()) return 0;
+  const std::vector<int64_t> contiguous = contiguous_strides(hints_of(root.sizes));
+  if (!std::equal(contiguous.begin(), contiguous.end(), root.strides.begin())) return 0;
+  const auto is_contiguous = [&](const ViewStep& step) {
+    const c10::OperatorName& name = step.op.operator_name();
+    return (name == kView || name == kUnsafeView) && step.args[1].kind == Arg::Kind::IntList &&
+           std::none_of(step.args[1].exprs.begin(), step.args[1].exprs.end(), [&](ExprId size) { return graph_.symbols->hint(size) < 0; });
+  };
+  return static_cast<size_t>(std::find_if_not(tensor.views.begin(), tensor.views.end(), is_contiguous) - tensor.views.begin());
+}
+
 std::vector<c10::SymInt> Recorder::strides_by_base(const TracingTensor& tensor) {
   if (tensor.base->recorder != number_) return {};
+  const size_t contiguous = count_contiguous_views(tensor);
+  size_t visited = 0;
   bool all_preserve = true;
   const ValueId root = walk_views(tensor, [&](const c10::OperatorHandle& op, const std::vector<Arg>& args) {
-    all_preserve = all_preserve && preserves_strides(op, args);
+    all_preserve = all_preserve && (visited++ < contiguous || preserves_strides(op, args));
   });
-  const std::vector<ExprId> exprs = graph_.values[root.index].sizes;
-  const std::vector<int64_t> strides = graph_.values[root.index].strides;
+  const Value& root_value = graph_.values[root.index];
+  const c10::ArrayRef<ExprId> exprs = contiguous != 0 ? tensor.views[contiguous - 1].args[1].exprs : c10::ArrayRef(root_value.sizes);
+  const std::vector<int64_t> strides =
+      contiguous != 0 ? contiguous_strides(hints_of(exprs)) : std::vector<int64_t>(root_value.strides.begin(), root_value.strides.end());
   if (!all_preserve || strides.size() != exprs.size()) return {};
   std::vector<c10::SymInt> sizes;
   std::vector<int64_t> sizes_now;

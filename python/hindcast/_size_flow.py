@@ -25,6 +25,7 @@ METHODS_WITH_SYMBOLS = frozenset(
 FUNCTIONS_WITH_SYMBOLS = frozenset(("arange", "broadcast_to", "empty", "narrow", "ones", "rand", "randn", "reshape", "tile", "zeros"))
 FUNCTIONS_WITH_SYMBOLS |= frozenset(("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"))
 READS = frozenset(("numel", "shape", "size"))
+VIEWS = frozenset(("H", "T", "mH", "mT"))  # attributes that are operators
 # Instructions implemented by C++ code that supports symbols.
 INDEXING = frozenset(("BINARY_SUBSCR", "STORE_SUBSCR", "BINARY_SLICE", "STORE_SLICE"))
 # With these, code reads variables of its own or of its callers other than by name.

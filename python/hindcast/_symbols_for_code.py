@@ -10,7 +10,7 @@ import torch
 from torch.fx.experimental import sym_node
 from torch.utils._device import DeviceContext
 
-from ._size_flow import INDEXING, READS, Flow, can_be_followed, instructions_of, names_of, place_of
+from ._size_flow import INDEXING, READS, VIEWS, Flow, can_be_followed, instructions_of, names_of, place_of
 from ._size_values import MOST_ITEMS, OTHER, TENSOR, TORCH, TRUSTED_ONE, Int, List, Noticed, Object, Read, Value, Variables, least
 
 # Python functions that are correct with symbols: their code was reviewed.
@@ -167,7 +167,7 @@ def takes_symbols(frame: types.FrameType, is_symbol: Sequence[bool], is_steady: 
     place = place_of(code, frame.f_lasti)
     if place is None:
         return NOWHERE, False
-    if instructions[place].opname in INDEXING:
+    if instructions[place].opname in INDEXING or (instructions[place].opname == "LOAD_ATTR" and instructions[place].argval in VIEWS):
         return ALL, False
     if instructions[place].opname == "PRECALL":  # makes some calls by itself
         place += 1

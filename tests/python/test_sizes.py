@@ -685,3 +685,79 @@ def test_a_sum_whose_last_dim_becomes_one():
     for batch, length in ((4, 4), (3, 4), (3, 6), (5, 6), (3, 2), (3, 2), (4, 2), (4, 3), (2, 7), (2, 3)):
         x = torch.randn(batch, 4, length, dtype=torch.float64)
         torch.testing.assert_close(f(x), function(x))
+
+
+PRODUCTS = {  # of sizes that are new in each call: the arguments' sizes for n
+    "rows and a matrix": lambda n: ((3, n, 4), (4, 5)),
+    "4 dims and a matrix": lambda n: ((2, n, 3, 4), (4, 5)),
+    "rows and a vector": lambda n: ((3, n, 4), (4,)),
+    "a matrix and rows": lambda n: ((5, 4), (3, 4, n)),
+    "a vector and rows": lambda n: ((4,), (n, 4, 3)),
+    "batches": lambda n: ((3, n, 4), (3, 4, n)),
+    "4 dims": lambda n: ((2, 3, n, 4), (2, 3, 4, n)),
+    "a broadcast batch": lambda n: ((2, 1, n, 4), (3, 4, 5)),
+    "a batch of one": lambda n: ((1, n, 4), (3, 4, 5)),
+    "another batch of one": lambda n: ((3, n, 4), (1, 4, 5)),
+    "batches that change": lambda n: ((n, 3, 4), (n, 4, 2)),
+    "a batch that changes, and a matrix": lambda n: ((n, n + 1, 4), (4, 2)),
+}
+
+
+@pytest.mark.parametrize("leaves", [(0, 1), (0,), (1,), ()])
+@pytest.mark.parametrize("is_transposed", [False, True])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_matmul_of_new_sizes(name, is_transposed, leaves):
+    def function(a, b):
+        return torch.matmul(a, b) * 2
+
+    f = hindcast.aot_function(function, back_off=False)
+    for n in (6, 9, 4, 12, 7, 5, 1, 8, 1, 10):
+        both = []
+        for i, size in enumerate(PRODUCTS[name](n)):
+            tensor = torch.randn(size[::-1] if is_transposed else size, dtype=torch.float64)
+            tensor = tensor.permute(*reversed(range(len(size)))) if is_transposed else tensor
+            both.append(tensor.detach().requires_grad_(i in leaves))
+        results = [f(*both), function(*both)]
+        assert results[0].stride() == results[1].stride()
+        torch.testing.assert_close(*results)
+        if leaves:
+            wanted = [both[i] for i in leaves]
+            torch.testing.assert_close(*(torch.autograd.grad(result.sin().sum(), wanted) for result in results))
+    assert f.stats()["traces"] <= 4, "two for sizes from 2 on, and two for 1"
+
+
+def test_attention_of_new_lengths():
+    inner, outer = (torch.nn.Linear(8, size, bias=False, dtype=torch.float64) for size in (24, 8))
+
+    def function(x):
+        q, k, v = inner(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4).unbind(0)
+        explicit = (q @ k.mT / 2).softmax(-1) @ v
+        return outer((F.scaled_dot_product_attention(q, k, v) + explicit).transpose(1, 2).flatten(2)) + x
+
+    f = hindcast.aot_function(function, back_off=False)
+    for length in (5, 8, 3, 11, 6, 9, 4, 7):
+        x = torch.randn(3, length, 8, dtype=torch.float64)
+        results = [f(x), function(x)]
+        torch.testing.assert_close(*results)
+        torch.testing.assert_close(*(torch.autograd.grad(each.sin().sum(), (inner.weight, outer.weight)) for each in results))
+    assert f.stats()["traces"] == 2
+
+
+def test_matmul_of_new_sizes_under_transforms_and_autocast():
+    weight = torch.randn(4, 5)
+
+    def cast(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return (x @ weight).float()
+
+    def mapped(x):
+        return torch.vmap(lambda rows: rows @ weight)(x)
+
+    def differentiated(x):
+        return torch.func.grad(lambda y: (y @ weight).sin().sum())(x)
+
+    for function in (cast, mapped, differentiated):
+        f = hindcast.aot_function(function, back_off=False)
+        for n in (6, 9, 4, 12, 7):
+            x = torch.randn(3, n, 4)
+            torch.testing.assert_close(f(x), function(x))
