@@ -209,7 +209,7 @@ class BackwardWithGraph {
   /// Returns false if nothing has happened.
   bool run(std::vector<at::Tensor>& results) {
     if (!collect(call_, options_, /*bitwise=*/false, work_, /*with_history=*/true)) return false;
-    if (collected_.has_hooks || collected_.has_opaque || !is_on_callers_stream()) return leave();
+    if (collected_.has_hooks || collected_.has_opaque || has_a_result_of_another() || !is_on_callers_stream()) return leave();
     Inputs inputs(collected_, call_.root_gradients);
     inputs.append_facts(collected_.key);
     const cache::KeyHash structure = cache::view_of(collected_.key).hash;
@@ -252,6 +252,14 @@ class BackwardWithGraph {
   }
 
  private:
+  // Whether one gradient is computed from another that is returned, too: grad(y, {h, x}) with an h that was computed from x. The other is
+  // then in its history, which nodes of one program do not have.
+  bool has_a_result_of_another() const {
+    return std::any_of(collected_.calls.begin(), collected_.calls.end(), [](const capture::NodeCall& call) {
+      return call.has_captures && call.needed && call.kind != capture::NodeKind::Accumulate;
+    });
+  }
+
   // The program runs on the caller's stream. Nodes on other streams need the stock engine, which synchronises streams.
   bool is_on_callers_stream() const {
     if (!collected_.stream) return true;

@@ -625,3 +625,27 @@ def test_a_zero_derivative_at_other_sizes(inside):
     for size in ((8, 5), (11, 4), (6, 3), (5, 7), (5, 7)):
         x = torch.randn(size, dtype=torch.float64, requires_grad=True)
         assert torch.allclose(*second(f, x), *second(function, x))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_gradient_in_the_history_of_another(compiled):
+    def inner(x, w):
+        return (x * w).sin()
+
+    function = hindcast.aot_function(inner, back_off=False) if compiled else inner
+
+    def step(function):
+        torch.manual_seed(0)
+        x, w = (torch.randn(4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+        h = function(x, w)
+        of_h, of_x = torch.autograd.grad((h**3).sum(), [h, x], create_graph=True)
+        (through,) = torch.autograd.grad((of_x**2).sum(), [of_h], retain_graph=True)
+        of_h.register_hook(torch.zeros_like)
+        (of_x**2).sum().backward()
+        return through, x.grad, w.grad
+
+    expected = step(inner)
+    for _ in range(CALLS):
+        with hindcast.enable(back_off=False):
+            torch.testing.assert_close(step(function), expected)
+        hindcast.wait()

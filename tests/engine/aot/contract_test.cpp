@@ -429,5 +429,23 @@ TEST(Contract, AProgramForAnotherNumberDoesNotThrow) {
   }
 }
 
+// ATen's matmul reads sizes as numbers.
+TEST(Contract, ProductsOfBatchesHaveOneProgramForAllSizes) {
+  const at::Tensor w = torch::randn({4, 6}, at::kDouble).requires_grad_();
+  const auto function = [w](const at::Tensor& x) {
+    const at::Tensor y = x.matmul(w).unflatten(2, {2, 3}).select(2, 1);
+    return y.matmul(y.transpose(1, 2)).softmax(-1).matmul(y);
+  };
+  const auto compiled = aot_function(function, exact());
+  for (const int64_t rows : {5, 8, 3, 11, 6, 4, 9}) {
+    const at::Tensor x = torch::randn({2, rows, 4}, at::kDouble).requires_grad_();
+    const at::Tensor ours = compiled(x), stock = function(x);
+    EXPECT_TRUE(ours.equal(stock)) << rows;
+    const auto slopes = torch::autograd::grad({ours.sin().sum()}, {x, w}), expected = torch::autograd::grad({stock.sin().sum()}, {x, w});
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::allclose(slopes[i], expected[i], 1e-12, 1e-12)) << rows << ' ' << i;
+  }
+  EXPECT_EQ(compiled.stats().traces, 2u);
+}
+
 }  // namespace
 }  // namespace hindcast::tests::contract_test
