@@ -73,7 +73,7 @@ class CompiledStep::Impl final : public detail::StepParts {
 
   // Also called from a destructor, when the device may be lost: there is then no norm to report.
   void let_go(const detail::StepFactor& factor) override {
-    updates_.let_go(factor.factor);
+    updates_.let_go(factor.factor, factor.factor_as_float);
     if (factor_.is_same(factor.factor)) factor_.reset();
     if (!norm_.defined() || !norm_.is_same(factor.norm)) return;
     try {

@@ -33,8 +33,9 @@ class Updates {
     factor_ = factor;
     factor_as_float_ = as_float;
   }
-  void let_go(const at::Tensor& factor) {
-    if (factor_.is_same(factor)) set_factor({}, {});
+  void let_go(const at::Tensor& factor, const at::Tensor& as_float) {
+    if (factor_.is_same(factor)) factor_.reset();
+    if (factor_as_float_.is_same(as_float)) factor_as_float_.reset();
   }
   const at::Tensor& factor_as_float() const { return factor_as_float_; }
 
