@@ -23,23 +23,14 @@ std::atomic<bool> has_symbolic_matmul = false;
 
 constexpr c10::DispatchKeySet kLazy({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
 
-bool is_lazy(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  bool found = false;
-  for (size_t i = stack.size() - op.schema().arguments().size(); i < stack.size(); ++i) {
-    each_tensor(stack[i], [&](const at::Tensor& tensor) {
-      found = found || (tensor.defined() && tensor.key_set().has_any(kLazy));
-      return tensor;
-    });
-  }
-  return found;
-}
+bool is_lazy(const at::Tensor& tensor) { return tensor.key_set().has_any(kLazy); }
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   if (Recorder* recorder = Recorder::current()) {
     if (has_foreign_symbols(op, *stack)) return Recorder::unrecorded([&] { op.callBoxed(stack); });
     if (is_in_dispatch_mode()) return recorder->record_in_mode(op, stack);
     const bool are_left_out = c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Conjugate);
-    if (are_left_out && !traits_of(op).composite && is_lazy(op, *stack)) {
+    if (are_left_out && !traits_of(op).composite && any_tensor(op, *stack, is_lazy)) {
       const LazyOps in_their_places;
       return op.callBoxed(stack);
     }

@@ -10,19 +10,17 @@
 namespace hindcast::capture {
 namespace {
 
-template <class Has>
-bool any_tensor(const c10::IValue& value, const Has& has) {
+bool any_tensor_in(const c10::IValue& value, c10::function_ref<bool(const at::Tensor&)> is) {
   bool found = false;
   each_tensor(value, [&](const at::Tensor& tensor) {
-    found = found || (tensor.defined() && has(tensor));
+    found = found || (tensor.defined() && is(tensor));
     return tensor;
   });
   return found;
 }
 
-template <class Has>
-bool any_argument(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const Has& has) {
-  return std::any_of(stack.end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size()), stack.end(), has);
+bool any_argument(const c10::OperatorHandle& op, const torch::jit::Stack& stack, c10::function_ref<bool(const c10::IValue&)> is) {
+  return std::any_of(stack.end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size()), stack.end(), is);
 }
 
 bool is_foreign(const c10::SymInt& size) { return size.is_symbolic() && SymbolTable::is_foreign(size.toSymNode()); }
@@ -37,15 +35,14 @@ bool has_foreign_sizes(const at::Tensor& tensor) {
 
 bool is_in_dispatch_mode() { return c10::impl::TorchDispatchModeTLS::any_modes_set(); }
 
-bool has_stand_ins(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  const auto is_stand_in = [](const at::Tensor& tensor) { return TracingTensor::get(tensor) != nullptr; };
-  return any_argument(op, stack, [&](const c10::IValue& value) { return any_tensor(value, is_stand_in); });
+bool any_tensor(const c10::OperatorHandle& op, const torch::jit::Stack& stack, c10::function_ref<bool(const at::Tensor&)> is) {
+  return any_argument(op, stack, [&](const c10::IValue& value) { return any_tensor_in(value, is); });
 }
 
 bool has_foreign_symbols(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   return any_argument(op, stack, [](const c10::IValue& value) {
     if (value.isSymInt()) return is_foreign(value.toSymInt());
-    if (!value.isSymIntList()) return any_tensor(value, has_foreign_sizes);
+    if (!value.isSymIntList()) return any_tensor_in(value, has_foreign_sizes);
     const auto sizes = value.toSymIntVector();
     return std::any_of(sizes.begin(), sizes.end(), is_foreign);
   });

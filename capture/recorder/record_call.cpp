@@ -193,8 +193,9 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 void Recorder::record_in_mode(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   constexpr const char* kWhy = "runs in a dispatch mode that the function opens";
-  if (is_released_ || has_stand_ins(op, *stack)) {
-    if (!is_released_) refuse(op, kWhy);
+  if (is_released_) return call_itself(op, stack);
+  if (any_tensor(op, *stack, [](const at::Tensor& tensor) { return TracingTensor::get(tensor) != nullptr; })) {
+    refuse(op, kWhy);
     return record(op, stack);
   }
   const size_t first = stack->size() - op.schema().arguments().size();

@@ -78,11 +78,11 @@ at::Tensor Recorder::stand_in(at::Tensor real, ValueId id) {
   std::vector<c10::SymInt> sizes;
   for (const ExprId size : graph_.values[id.index].sizes) sizes.push_back(graph_.symbols->make_symint(size));
   auto base = std::make_shared<Base>(Base{.value = id, .recorder = number_});
-  const bool has_symbolic_strides =
-      graph_.symbols->int_symbols() != 0 && real.layout() == at::kStrided && !real.is_non_overlapping_and_dense();
+  const bool has_symbols = graph_.symbols->int_symbols() != 0;
+  const bool has_symbolic_strides = has_symbols && real.layout() == at::kStrided && !real.is_non_overlapping_and_dense();
   const at::Tensor tensor(TracingTensor::make(std::move(real), id, std::move(base), std::move(sizes)));
   if (has_symbolic_strides) TracingTensor::get(tensor)->watch_strides();
-  if (graph_.symbols->int_symbols() != 0) TracingTensor::get(tensor)->take_symbols_as_sizes();
+  if (has_symbols) TracingTensor::get(tensor)->take_symbols_as_sizes();
   if (user_formula_ || lifts_) TracingTensor::get(tensor)->watch_geometry();
   if (lifts_) made_.emplace_back(tensor.getIntrusivePtr());
   return tensor;

@@ -255,6 +255,7 @@ class BackwardWithGraph {
   // Whether one gradient is computed from another that is returned, too: grad(y, {h, x}) with an h that was computed from x. The other is
   // then in its history, which nodes of one program do not have.
   bool has_a_result_of_another() const {
+    if (collected_.captures.size() < 2) return false;
     return std::any_of(collected_.calls.begin(), collected_.calls.end(), [](const capture::NodeCall& call) {
       return call.has_captures && call.needed && call.kind != capture::NodeKind::Accumulate;
     });

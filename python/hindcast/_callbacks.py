@@ -150,8 +150,6 @@ def _run_program(number: int, tensors: Sequence[Optional[torch.Tensor]], keeps_e
 
 
 _NOT_USERS = tuple(os.path.dirname(module.__file__) + os.sep for module in (torch, sys.modules[__package__]) if module.__file__)
-
-
 _OF_DYNAMO = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
 
 

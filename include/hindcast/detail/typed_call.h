@@ -88,8 +88,9 @@ void check_not_assigned(const std::tuple<Args...>& copies, const Args&... given)
   const bool is_assigned = std::apply([&](const Args&... now) { return !(is_unchanged(now, given) && ...); }, copies);
   if (!is_assigned) return;
   throw std::invalid_argument(
-      "hindcast: a compiled or checkpointed function assigned to an argument that it takes by reference. It gets a copy, so the caller's object would not "
-      "change. Take the argument by value, and return the new value; operators that write in place, as x.copy_(y), are fine");
+      "hindcast: a compiled or checkpointed function assigned to an argument that it takes by reference. It gets a copy, so the caller's "
+      "object would not change. Take the argument by value, and return the new value; operators that write in place, as x.copy_(y), are "
+      "fine");
 }
 
 /// Calls `function` with `copies` of `given`. Throws if the function assigns to one of them: the caller's object would not change.
