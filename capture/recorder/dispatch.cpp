@@ -7,7 +7,7 @@
 #include "capture/graph/users_op.h"
 #include "capture/recorder/dispatch_modes.h"
 #include "capture/recorder/real_arguments.h"
-#include "capture/recorder/symbolic_matmul.h"
+#include "capture/recorder/symbolic_composites.h"
 #include "capture/recorder/watch_tensors.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -19,7 +19,7 @@ namespace hindcast::capture {
 namespace {
 
 thread_local Recorder* current_recorder = nullptr;
-std::atomic<bool> has_symbolic_matmul = false;
+std::atomic<bool> has_symbolic_composites = false;
 
 constexpr c10::DispatchKeySet kLazy({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
 
@@ -56,7 +56,7 @@ bool recorder_available() {
     }
     auto* library = new torch::Library(torch::Library::IMPL, "_", kRecorderKey, __FILE__, __LINE__);
     library->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
-    has_symbolic_matmul.store(register_symbolic_matmul());
+    has_symbolic_composites.store(register_symbolic_composites());
     watch_tensors();
     return true;
   });
@@ -70,7 +70,7 @@ LazyOps::LazyOps() {
 struct Recorder::Scope::Guards {
   explicit Guards(Autograd autograd) {
     if (autograd == Autograd::Above) {
-      if (has_symbolic_matmul.load()) symbolic_matmul.emplace(kSymbolicMatmulKey);
+      if (has_symbolic_composites.load()) symbolic_composites.emplace(kSymbolicCompositesKey);
       return;
     }
     below_autograd.emplace();
@@ -78,7 +78,7 @@ struct Recorder::Scope::Guards {
   }
   std::optional<at::AutoDispatchBelowADInplaceOrView> below_autograd;
   std::optional<c10::impl::ExcludeDispatchKeyGuard> without_lazy_ops;
-  std::optional<c10::impl::IncludeDispatchKeyGuard> symbolic_matmul;
+  std::optional<c10::impl::IncludeDispatchKeyGuard> symbolic_composites;
   c10::impl::IncludeDispatchKeyGuard include{kRecorderKey};
 };
 

@@ -68,7 +68,7 @@ std::vector<Sizes> result_sizes(const c10::OperatorHandle& op, const std::vector
     if (!output.defined()) continue;
     for (const int64_t size : output.sizes()) sizes.push_back(symbols.integer(size));
   }
-  if (symbols.int_symbols() == 0) return constants;
+  if (outputs.empty() || symbols.int_symbols() == 0) return constants;
 
   const SymbolicInputs symbolic(inputs, symbols);
   const auto is_constant = [&](ExprId expr) { return symbols.is_constant(expr); };

@@ -1,7 +1,6 @@
-#include "capture/recorder/symbolic_matmul.h"
+#include "capture/recorder/symbolic_composites.h"
 
 #include "capture/graph/known_op.h"
-#include "capture/recorder/tracing_tensor.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorSubclassLikeUtils.h>
@@ -20,16 +19,8 @@ using at::Tensor;
 using c10::SymDimVector;
 using c10::SymInt;
 
-bool is_symbolic(const Tensor& tensor) {
-  const TracingTensor* const traced = TracingTensor::get(tensor);
-  return traced != nullptr && traced->symbolic;
-}
-
-// Transforms, modes and autocast come first: they call matmul again with what they made of the arguments.
 bool is_wanted(c10::DispatchKeySet keys, const Tensor& a, const Tensor& b) {
-  constexpr c10::DispatchKeySet kOthers({c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::PythonDispatcher,
-                                         c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot});
-  if (!(is_symbolic(a) || is_symbolic(b)) || keys.has_any(kOthers) || keys.has_any(c10::autocast_dispatch_keyset)) return false;
+  if (!(is_symbolic(a) || is_symbolic(b)) || others_come_first(keys)) return false;
   return std::min(a.dim(), b.dim()) >= 1 && std::max(a.dim(), b.dim()) >= 3;
 }
 
@@ -105,19 +96,11 @@ Tensor matmul_of(const Tensor& a, const Tensor& b) {
 Tensor symbolic_matmul(c10::DispatchKeySet keys, const Tensor& a, const Tensor& b) {
   if (is_wanted(keys, a, b)) return matmul_of(a, b);
   static constinit KnownOp matmul("aten::matmul");
-  const c10::DispatchKeySet below(c10::DispatchKeySet::FULL_AFTER, kSymbolicMatmulKey);
-  return matmul.get().typed<Tensor(const Tensor&, const Tensor&)>().redispatch(keys & below, a, b);
+  return matmul.get().typed<Tensor(const Tensor&, const Tensor&)>().redispatch(below_symbolic_composites(keys), a, b);
 }
 
 }  // namespace
 
-bool register_symbolic_matmul() {
-  if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kSymbolicMatmulKey)) return false;
-  auto* const others = new torch::Library(torch::Library::IMPL, "_", kSymbolicMatmulKey, __FILE__, __LINE__);
-  others->fallback(torch::CppFunction::makeFallthrough());
-  auto* const aten = new torch::Library(torch::Library::IMPL, "aten", kSymbolicMatmulKey, __FILE__, __LINE__);
-  aten->impl("matmul", TORCH_FN(symbolic_matmul));
-  return true;
-}
+void implement_symbolic_matmul(torch::Library& aten) { aten.impl("matmul", TORCH_FN(symbolic_matmul)); }
 
 }  // namespace hindcast::capture

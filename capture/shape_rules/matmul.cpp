@@ -100,22 +100,6 @@ Outputs distances_gradient(const ShapeCall& call) {
   return {sizes};
 }
 
-/// A factorisation or inverse with the matrices' own sizes, and one number per matrix.
-Outputs with_info(const ShapeCall& call) {
-  const Sizes& matrices = call.tensor(call.likes);
-  require(matrices.size() >= 2);
-  return {matrices, Sizes(matrices.begin(), matrices.end() - 2)};
-}
-
-Outputs solve_triangular(const ShapeCall& call) {
-  const Sizes& a = call.tensor("self");
-  const Sizes& b = call.tensor("B");
-  require(a.size() >= 2 && b.size() >= 2);
-  Sizes sizes = call.broadcast(Sizes(a.begin(), a.end() - 2), Sizes(b.begin(), b.end() - 2));
-  sizes.insert(sizes.end(), b.end() - 2, b.end());
-  return {sizes};
-}
-
 constexpr RuleRow kMatmulRules[] = {
     {"mm mm.dtype _int_mm", mm},
     {"bmm bmm.dtype", bmm},
@@ -132,10 +116,6 @@ constexpr RuleRow kMatmulRules[] = {
     {"_cdist_forward _euclidean_dist", distances},
     {"_cdist_backward", distances_gradient},
     {"_pdist_backward", same_as, "self"},
-    {"linalg_cholesky_ex", with_info, "self"},
-    {"linalg_inv_ex", with_info, "A"},
-    {"linalg_solve_triangular", solve_triangular},
-    {"linalg_cross", broadcast_all},
 };
 
 }  // namespace

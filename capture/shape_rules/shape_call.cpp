@@ -90,6 +90,12 @@ bool ShapeCall::flag(std::string_view name) const {
   return given.toBool();
 }
 
+std::string_view ShapeCall::text(std::string_view name) const {
+  const c10::IValue& given = value(name);
+  require(given.isString());
+  return given.toStringRef();
+}
+
 size_t ShapeCall::dim(std::string_view name, size_t rank) const { return wrap_dim(number(name), rank); }
 
 Sizes ShapeCall::unless_undefined(size_t i, const Sizes& sizes) const {

@@ -38,6 +38,7 @@ class ShapeCall {
   int64_t number(std::string_view name) const;                ///< pinned if symbolic
   std::vector<int64_t> numbers(std::string_view name) const;  ///< None is the empty list
   bool flag(std::string_view name) const;
+  std::string_view text(std::string_view name) const;
   size_t dim(std::string_view name, size_t rank) const;  ///< counted from the front
 
   // -- the real results
@@ -82,6 +83,7 @@ std::span<const RuleRow> reduction_rules();
 std::span<const RuleRow> view_rules();
 std::span<const RuleRow> indexing_rules();
 std::span<const RuleRow> matmul_rules();
+std::span<const RuleRow> linalg_rules();
 std::span<const RuleRow> convolution_rules();
 std::span<const RuleRow> norm_rules();
 std::span<const RuleRow> factory_rules();

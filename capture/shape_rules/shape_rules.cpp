@@ -23,8 +23,8 @@ const RuleRow* find_row(const std::string& name, const std::string& overload) {
   static constinit base::MadeOnce<const Rows> made;
   const Rows& rows = made.by([] {
     Rows by_name;
-    for (const auto& table : {pointwise_rules(), reduction_rules(), view_rules(), indexing_rules(), matmul_rules(), convolution_rules(),
-                              norm_rules(), factory_rules()}) {
+    for (const auto& table : {pointwise_rules(), reduction_rules(), view_rules(), indexing_rules(), matmul_rules(), linalg_rules(),
+                              convolution_rules(), norm_rules(), factory_rules()}) {
       for (const RuleRow& row : table) {
         for (const std::string_view op : words(row.ops)) {
           if (!by_name.emplace(op, &row).second) throw std::logic_error("two shape rules for " + std::string(op));

@@ -5,8 +5,8 @@
 // two different expressions are equal, which end of a slice is clipped) it records the relation in the table. An op without a rule is left
 // to the caller, which pins every size that reaches the op.
 //
-// Rules are rows of tables, one table per family: pointwise.cpp, reductions, views, indexing, matmul, convolutions (with pooling, padding
-// and resizing), norms (normalisation, losses, attention) and factories.
+// Rules are rows of tables, one table per family: pointwise.cpp, reductions, views, indexing, matmul, linalg, convolutions (with pooling,
+// padding and resizing), norms (normalisation, losses, attention) and factories.
 
 #include "hindcast/symbols.h"
 

@@ -72,10 +72,12 @@ class Symbolic final : public c10::SymNodeImpl {
   bool has_hint() override { return true; }
   int64_t int_() override { return table_->pin(id_); }
   bool bool_() override { return table_->decide(id_); }
+  // Text names numbers, as in eager. LibTorch also makes the messages of errors that it does not throw, so only Python's text is a guard.
   std::string str() override {
-    if (is_bool() && is_constant()) return table_->hint(id_) ? "true" : "false";
-    return table_->str(id_);
+    if (is_bool()) return table_->hint(id_) != 0 ? "true" : "false";
+    return is_int() ? std::to_string(table_->hint(id_)) : table_->str(id_);
   }
+  std::string _graph_repr() override { return is_int() ? std::to_string(table_->pin(id_)) : str(); }
 
   bool is_constant() override { return table_->is_constant(id_); }
   bool is_symbolic() override { return !is_constant(); }

@@ -1,7 +1,6 @@
 """Where a size that a function reads goes: whether a symbol of PyTorch's (``torch.SymInt``) can replace it unnoticed.
 
-A symbol is no int: ``isinstance(n, int)``, ``hash(n)``, f-strings and numpy see the difference. So code gets symbols only where its bytecode
-says that they go nowhere but into arithmetic with each other and with constants, comparisons that a branch takes at once, bounds of slices,
+A symbol is no int: ``isinstance(n, int)``, ``hash(n)`` and numpy see the difference. So code gets symbols only where its bytecode says that they go nowhere but into arithmetic with each other and with constants, comparisons that a branch takes at once, bounds of slices,
 and arguments of PyTorch's functions that take symbols. All else of the code gets plain numbers. A function in Python that has the name of
 such a one, as ``view`` of a class of the user's, gets numbers too (`_symbols_for_code.NumbersForPython`).
 """
@@ -12,72 +11,94 @@ import heapq
 import sys
 import types
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
+from ._bytecode import can_be_followed, names_of, prepared, stored_by
 from ._size_values import (  # fmt: skip
-    ANOTHER, NULL, OTHER, OTHERS, PERHAPS, SIZE, TENSOR, TORCH, TRUSTED_ONE, TRUTH, Constant, Int, List, Named, Noticed, Object, Read,
-    Resolve, Slice, Stack, Value, Variable, Variables, has_symbol, int_of, items_of, joined, may_be_argument, nothing_is_known,
+    ANOTHER, NO_READ, NOT_OF_INTS, NULL, OTHER, OTHERS, PERHAPS, SIZE, TENSOR, TORCH, TRUTH, Call, Constant, Function, Int, Known, List,
+    Named, Noticed, Object, Read, Resolve, Slice, Stack, Value, Variable, Variables, are_ints, has_symbol, int_of, items_of, joined,
+    least_of, may_be_argument, nothing_is_known,
 )
 
-METHODS_WITH_SYMBOLS = frozenset(
-    ("broadcast_to", "expand", "narrow", "new_empty", "new_ones", "new_zeros", "repeat", "reshape", "tile", "view")
+_OF_TENSORS = frozenset(
+    ("broadcast_to", "narrow", "repeat_interleave", "reshape", "roll", "select", "split", "split_with_sizes", "tile", "unflatten")
 )
-FUNCTIONS_WITH_SYMBOLS = frozenset(("arange", "broadcast_to", "empty", "narrow", "ones", "rand", "randn", "reshape", "tile", "zeros"))
-FUNCTIONS_WITH_SYMBOLS |= frozenset(("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"))
+METHODS_WITH_SYMBOLS = _OF_TENSORS | frozenset(("expand", "new_empty", "new_full", "new_ones", "new_zeros", "repeat", "view"))
+_MADE = ("arange", "empty", "eye", "full", "ones", "rand", "randint", "randn", "randperm", "zeros")
+FUNCTIONS_WITH_SYMBOLS = _OF_TENSORS | frozenset((*_MADE, "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"))
+# PyTorch's functions in Python that are correct with symbols, and return none: their code was reviewed.
+REVIEWED = frozenset(
+    ("_check_key_padding_mask", "_verify_batch_size", "_verify_spatial_size", "affine_grid", "fold", "interpolate", "pad", "upsample")
+)
+reviewed_methods: set[types.CodeType] = set()  # the same, by code
 READS = frozenset(("numel", "shape", "size"))
 VIEWS = frozenset(("H", "T", "mH", "mT"))  # attributes that are operators
 # Instructions implemented by C++ code that supports symbols.
 INDEXING = frozenset(("BINARY_SUBSCR", "STORE_SUBSCR", "BINARY_SLICE", "STORE_SLICE"))
-# With these, code reads variables of its own or of its callers other than by name.
-_LOOKS_AT_VARIABLES = frozenset(("_getframe", "breakpoint", "currentframe", "dir", "eval", "exec", "locals", "stack", "vars"))
 _JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
 _GOES_ON_THERE = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_ABSOLUTE")
 _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE")
-_MOST_INSTRUCTIONS = 4000
+_MOST_DEPTH, _MOST_FOR_SIZES = 6, 100
 
 
-class _Prepared(NamedTuple):
-    """The parts of a code's analysis that do not depend on values."""
-
-    instructions: list[dis.Instruction]
-    places: dict[int, int]  # by offset
-    handlers: list[list[Any]]  # of exceptions, by place
-    loads: dict[str, list[int]]  # places, by the variable that they read
-    methods: list[Optional[str]]  # of Flow, by place
+def _is_none(value: Value) -> Optional[bool]:
+    """None: it is not known."""
+    if isinstance(value, Constant):
+        return value.value is None
+    return False if value == TENSOR or isinstance(value, (Int, List, Slice)) else None
 
 
-@functools.lru_cache(maxsize=1024)
-def _prepared(code: types.CodeType) -> _Prepared:
-    instructions = list(dis.get_instructions(code))
-    entries = list(getattr(dis.Bytecode(code), "exception_entries", ()))
-    loads: dict[str, list[int]] = {}
-    for place, each in enumerate(instructions):
-        if "LOAD_FAST" in each.opname:
-            for name in each.argval if isinstance(each.argval, tuple) else (each.argval,):
-                loads.setdefault(name, []).append(place)
-    names = ["_" + each.opname.lower() for each in instructions]
-    return _Prepared(
-        instructions,
-        {each.offset: place for place, each in enumerate(instructions)},
-        [[entry for entry in entries if entry.start <= each.offset < entry.end] for each in instructions],
-        loads,
-        [name if hasattr(Flow, name) else None for name in names],
-    )
+def _jumps(instruction: dis.Instruction, stack: Stack) -> Optional[bool]:
+    """Whether a jump is taken. None: it depends on what is not known."""
+    name = instruction.opname
+    if name.endswith(("IF_NONE", "IF_NOT_NONE")):
+        is_none = _is_none(stack[-1])
+        return is_none if is_none is None or name.endswith("IF_NONE") else not is_none
+    is_known = name.endswith(("IF_TRUE", "IF_FALSE")) and isinstance(stack[-1], Constant) and type(stack[-1].value) in (bool, type(None))
+    return bool(stack[-1].value) is name.endswith("IF_TRUE") if is_known else None  # type: ignore[union-attr]
+
+
+class _State(NamedTuple):
+    """What is known before an instruction."""
+
+    stack: Stack
+    variables: dict[str, Value]
+
+    def joined_with(self, other: "_State") -> "_State":
+        """The same object, if nothing is new."""
+        stack = tuple(map(joined, self.stack, other.stack))
+        variables = self.variables
+        if variables is not other.variables:
+            new = {name: joined(variables.get(name, value), value) for name, value in other.variables.items()}
+            if any(variables.get(name, _UNBOUND) != value for name, value in new.items()):
+                variables = {**variables, **new}
+        return self if stack == self.stack and variables is self.variables else _State(stack, variables)
+
+
+_UNBOUND = object()
 
 
 class Flow:
-    """Follows all values from one place of the code on, until nothing new is found. Variables have their possible values from there on."""
+    """Follows all values from one place of the code on, until nothing new is found, and into functions in Python that get symbols."""
 
     def __init__(
-        self, code: types.CodeType, place: int, stack: Stack, variables: Variables, resolve: Resolve, read: Optional[Read]
-    ) -> None:
+        self, code: types.CodeType, place: int, stack: Stack, variables: Variables, resolve: Resolve, read: Optional[Read],
+        within: Optional["Flow"] = None, function_at: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        self.returned: Value = OTHER  # joined from all returns
+        self.calls: set[Call] = set() if within is None else within.calls
+        self._depth: int = 0 if within is None else within._depth + 1
+        self._returns = False
+        self._globals_at = (*function_at, "__globals__") if function_at else ("",)
+        self._cells_at = (*function_at, "__closure__") if function_at else ()
         self._code = code
         self._read = read
         self._resolve = resolve
-        self._prepared = _prepared(code)
+        self._prepared = prepared(code)
         self._instructions, self._places = self._prepared.instructions, self._prepared.places
-        self._stacks: dict[int, Stack] = {place: stack}
-        self._variables: dict[str, Value] = dict(variables)
+        self._methods = _methods(code)
+        self._states: dict[int, _State] = {place: _State(stack, dict(variables))}
+        self._variables: dict[str, Value] = {}  # at the present place; never written, so that states share it
         self._pending = [place]  # a heap: in the order of the code
 
     def run(self) -> None:
@@ -89,8 +110,9 @@ class Flow:
                 continue
             done = place
             self._enter_handlers(place)
-            for following, stack in self._step(place, self._stacks[place]):
-                self._reach(following, stack)
+            stack, self._variables = self._states[place]
+            for following, stack in self._step(place, stack):
+                self._reach(following, _State(stack, self._variables))
         self._resolve = nothing_is_known  # this may be cached, and must not keep the variables' values alive
 
     def stack_at(self, place: int, variables: Variables) -> Stack:
@@ -101,38 +123,45 @@ class Flow:
             if not isinstance(value, Variable):
                 return value
             between = self._instructions[value.place + 1 : place]
-            is_the_same = value.place < place and not any(value.name in _stored_by(each) for each in between)
+            is_the_same = value.place < place and not any(value.name in stored_by(each) for each in between)
             return now.get(value.name, OTHER) if is_the_same else OTHER
 
-        return tuple(map(known, self._stacks[place]))
+        return tuple(map(known, self._states[place].stack))
 
-    def _reach(self, place: int, stack: Stack) -> None:
-        known = self._stacks.get(place)
-        if known is not None and len(known) != len(stack):
+    def _reach(self, place: int, state: "_State") -> None:
+        known = self._states.get(place)
+        if known is not None and len(known.stack) != len(state.stack):
             raise Noticed("the depth of the stack")
-        both = stack if known is None or known == stack else tuple(map(joined, known, stack))
-        if both != known:
-            self._stacks[place] = both
+        both = state if known is None else known.joined_with(state)
+        if both is not known:
+            self._states[place] = both
             heapq.heappush(self._pending, place)
 
     def _enter_handlers(self, place: int) -> None:
+        stack, variables = self._states[place]
         for entry in self._prepared.handlers[place]:
-            if any(map(has_symbol, self._stacks[place][: entry.depth])):
+            if any(map(has_symbol, stack[: entry.depth])):
                 raise Noticed("an exception's handler")
-            self._reach(self._places[entry.target], (OTHER,) * (entry.depth + entry.lasti + 1))
+            self._reach(self._places[entry.target], _State((OTHER,) * (entry.depth + entry.lasti + 1), variables))
 
     def _step(self, place: int, stack: Stack) -> Iterator[tuple[int, Stack]]:
         instruction = self._instructions[place]
-        method = self._prepared.methods[place]
+        method = self._methods[place]
         after = None if method is None else getattr(self, method)(instruction, stack)
         is_jump = instruction.opcode in _JUMPS
+        if instruction.opname == "FOR_ITER" and after is not None:
+            yield place + 1, after
+            at_end = len(stack) + self._effect(instruction, jump=True)
+            yield self._places[instruction.argval], (*stack[:-1], OTHER, OTHER)[:at_end]
+            return
         if after is not None and not is_jump:
             self._check(instruction, len(after) - len(stack))
-        if instruction.opname not in _ENDS and instruction.opname not in _GOES_ON_THERE:
+        jumps = _jumps(instruction, stack) if is_jump else False
+        if instruction.opname not in _ENDS and instruction.opname not in _GOES_ON_THERE and jumps is not True:
             yield place + 1, self._unknown(instruction, stack, jump=False) if after is None else after
         elif after is None and instruction.opname in _ENDS:
             self._unknown(instruction, stack, jump=False)
-        if is_jump:
+        if is_jump and jumps is not False:
             yield self._places[instruction.argval], self._unknown(instruction, stack, jump=True) if after is None else after
 
     @staticmethod
@@ -194,12 +223,7 @@ class Flow:
         made = stack[-1]
         if isinstance(made, List) and made.is_mutable:  # its contents may change later
             made = PERHAPS if has_symbol(made) else OTHER
-        value = joined(self._variables.get(name, made), made)
-        if value != self._variables.get(name):
-            self._variables[name] = value
-            for place in self._prepared.loads.get(name, ()):
-                if place in self._stacks:
-                    heapq.heappush(self._pending, place)
+        self._variables = {**self._variables, name: made}
         return stack[:-1]
 
     def _load_fast(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
@@ -224,10 +248,15 @@ class Flow:
 
     def _load_global(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
         assert instruction.arg is not None
-        value = self._found(Object(("", instruction.argval)))
+        value = self._found(Object((*self._globals_at, instruction.argval)))
         if not instruction.arg & 1:
             return (*stack, value)
         return (*stack, value, NULL) if sys.version_info >= (3, 13) else (*stack, NULL, value)
+
+    def _load_deref(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
+        if instruction.argval not in self._code.co_freevars or instruction.argval in names_of(self._code).stored_in_cells:
+            return (*stack, OTHER)
+        return (*stack, self._found(Object((*self._cells_at, instruction.argval))))
 
     # ---- attributes and calls
 
@@ -245,13 +274,13 @@ class Flow:
         name = instruction.argval
         if self._is_read(instruction):
             return List(self._sizes()) if name == "shape" else None
-        if name == "shape" and of == TENSOR:
+        if name == "shape":  # of any object: ints, or what computes with symbols as with ints
             return OTHERS
         if of == TORCH and name in ("_C", "_nn"):
             return TORCH
         if isinstance(of, Object) and name not in METHODS_WITH_SYMBOLS and name not in READS:
             return self._found(Object((*of.path, name)))
-        return Named(name, is_torchs=of == TORCH, is_of_tensor=of == TENSOR)
+        return Named(name, is_torchs=of == TORCH)
 
     def _load_attr(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
         value = self._attribute(instruction, stack[-1])
@@ -267,15 +296,15 @@ class Flow:
     def _call(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
         assert instruction.arg is not None
         first = len(stack) - instruction.arg
-        return (*stack[: first - 2], self._result(instruction, stack[first - 2 : first], stack[first:], self._keywords(instruction)))
+        return (*stack[: first - 2], self._result(instruction, stack[first - 2 : first], stack[first:], self._names(instruction)))
 
     def _call_kw(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
         assert instruction.arg is not None
-        names = items_of(stack[-1])
+        names = stack[-1].value if isinstance(stack[-1], Constant) else None
         first = len(stack) - 1 - instruction.arg
         if names is None:
             return None
-        return (*stack[: first - 2], self._result(instruction, stack[first - 2 : first], stack[first:-1], len(names)))
+        return (*stack[: first - 2], self._result(instruction, stack[first - 2 : first], stack[first:-1], names))
 
     def _call_function_ex(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
         assert instruction.arg is not None
@@ -283,34 +312,116 @@ class Flow:
         before = stack[: len(stack) - len(keywords)]
         if any(map(has_symbol, keywords)):
             return None
-        return (*before[:-3], self._result(instruction, before[-3:-1], before[-1:], 0))
+        items = items_of(before[-1])
+        if items is not None and not keywords:
+            return (*before[:-3], self._result(instruction, before[-3:-1], items, ()))
+        return (*before[:-3], self._result(instruction, before[-3:-1], before[-1:], None))
 
-    def _keywords(self, instruction: dis.Instruction) -> int:
-        """How many arguments are passed by name. In 3.11 and 3.12 an instruction before the call has their names."""
+    def _names(self, instruction: dis.Instruction) -> tuple[str, ...]:
+        """Those of the arguments that are passed by name. In 3.11 and 3.12 an instruction before the call has them."""
         place = self._places[instruction.offset] - 1
         while place >= 0 and self._instructions[place].opname == "PRECALL":
             place -= 1
         names = self._instructions[place]
-        return len(self._code.co_consts[names.arg]) if place >= 0 and names.opname == "KW_NAMES" and names.arg is not None else 0
+        return self._code.co_consts[names.arg] if place >= 0 and names.opname == "KW_NAMES" and names.arg is not None else ()
 
-    def _result(self, instruction: dis.Instruction, callee: Stack, arguments: Stack, keywords: int) -> Value:
+    def _result(self, instruction: dis.Instruction, callee: Stack, arguments: Stack, names: Optional[tuple[str, ...]]) -> Value:
+        """`names`: of the last arguments. None: the arguments are a list, and perhaps a mapping."""
         named = [each for each in callee if isinstance(each, Named)]
         function = named[0] if len(named) == 1 else None
         if any(map(has_symbol, callee)):
             raise Noticed(instruction.opname)
         if self._is_read(instruction):
-            return self._size(function, arguments)
-        if TRUSTED_ONE in callee and not keywords:
-            return PERHAPS
+            return self._size(function, arguments) if self._read.function is None else self._returned(callee)  # type: ignore[union-attr]
+        keywords = 0 if names is None else len(names)
+        known = next((each for each in callee if isinstance(each, Known)), None)
+        result = None if known is None else self._result_of(known.name, arguments, keywords)
+        if result is None and names is not None:
+            result = self._result_in_python(instruction, callee, arguments, names)
+        if result is not None:
+            return result
         if not any(map(has_symbol, arguments)):
-            if function is None or not function.is_of_tensor or function.name not in ("numel", "size") or keywords:
+            if function is None or function.name not in ("numel", "size") or keywords:
                 return OTHER
             return OTHERS if function.name == "size" and not arguments else ANOTHER
-        known = function is not None and function.name in (FUNCTIONS_WITH_SYMBOLS if function.is_torchs else METHODS_WITH_SYMBOLS)
+        takes = function is not None and function.name in (FUNCTIONS_WITH_SYMBOLS if function.is_torchs else METHODS_WITH_SYMBOLS)
         by_place = arguments[: len(arguments) - keywords]
-        if not known or not all(map(may_be_argument, by_place)) or any(map(has_symbol, arguments[len(by_place) :])):
+        if not takes or not all(map(may_be_argument, by_place)) or any(map(has_symbol, arguments[len(by_place) :])):
             raise Noticed(instruction.opname)
         return OTHER
+
+    def _function(self, callee: Stack) -> Optional[Function]:
+        found = [each for each in callee if isinstance(each, Object)]
+        function = self._resolve((*found[0].path, "()")) if len(found) == 1 else None
+        return function if isinstance(function, Function) else None
+
+    def _returned(self, callee: Stack) -> Value:
+        """The result of the call that reads: of a function in Python that has just run."""
+        function = self._function(callee)
+        if self._read is None or function is None or function.code is not self._read.function:
+            raise Noticed("a call")
+        return self._read.returned
+
+    def _result_in_python(
+        self, instruction: dis.Instruction, callee: Stack, arguments: Stack, names: tuple[str, ...]
+    ) -> Optional[Value]:  # fmt: skip
+        """Follows the function. None: it is unknown."""
+        is_given = any(map(has_symbol, arguments))
+        function = self._function(callee)
+        if function is None or not self._can_follow(function.code, is_given):
+            return None
+        variables = bound(function, arguments, names)
+        if variables is None:
+            return None
+        if function.code in reviewed_methods:
+            return OTHER
+        within = Flow(function.code, 0, (), variables, self._resolve, NO_READ, self, function.path)
+        within.run()
+        if is_given:
+            with_symbols = frozenset(name for name, value in variables if has_symbol(value))
+            self.calls.add(Call(self._code, instruction.offset, function.code, with_symbols))
+        return within.returned
+
+    def _can_follow(self, code: types.CodeType, is_given: bool) -> bool:
+        """A function that is given no symbols may return sizes; only short ones are followed for that."""
+        if is_given:
+            return self._depth < _MOST_DEPTH and can_be_followed(code) and not names_of(code).attributes
+        return self._depth < 2 and len(prepared(code).instructions) <= _MOST_FOR_SIZES and can_be_followed(code)
+
+    def _return_value(self, _: dis.Instruction, stack: Stack) -> Optional[Stack]:
+        if stack[-1] == TRUTH or isinstance(stack[-1], Slice) or any(map(has_symbol, stack[:-1])):
+            return None
+        self.returned = joined(self.returned, stack[-1]) if self._returns else stack[-1]
+        self._returns = True
+        return stack[:-1]
+
+    @staticmethod
+    def _result_of(name: str, arguments: Stack, keywords: int) -> Optional[Value]:
+        """The result of a function that is known. None: symbols must not reach it."""
+        if name in REVIEWED:
+            return OTHER if TRUTH not in arguments else None
+        if keywords or not arguments:
+            return None
+        first = arguments[0]
+        if name == "_list_with_default":
+            return first if int_of(first) or (are_ints(first) and not has_symbol(first)) else PERHAPS
+        if name == "isinstance":
+            classes = items_of(arguments[1]) or arguments[1:]
+            is_followed = isinstance(first, List) or all(each == NOT_OF_INTS for each in classes)
+            return OTHER if is_followed and (int_of(first) or isinstance(first, List)) else None
+        numbers = first if len(arguments) == 1 else List(arguments)
+        if not isinstance(numbers, List) or not are_ints(numbers):
+            return None
+        if name in ("min", "max"):
+            return Int(*least_of(numbers))
+        if len(arguments) > 1:
+            return None
+        if name == "len":
+            return ANOTHER
+        if name in ("list", "tuple"):
+            return numbers._replace(is_mutable=name == "list" and numbers.items is not None)
+        is_negative = least_of(numbers)[1] is None and numbers.items != ()
+        return Int(has_symbol(numbers), None if is_negative else 0) if name in ("prod", "sum") else None
 
     def _size(self, function: Optional[Named], arguments: Stack) -> Value:
         """The result of the call that reads."""
@@ -323,6 +434,27 @@ class Flow:
             return List(sizes)
         place = arguments[0].value if isinstance(arguments[0], Constant) else None
         return sizes[place] if type(place) is int and -len(sizes) <= place < len(sizes) else SIZE
+
+    # ---- text of an error
+
+    def _raises(self, place: int) -> bool:
+        """Whether the code from there on does nothing but raise an exception."""
+        for each in self._instructions[place:]:
+            if each.opname == "RAISE_VARARGS":
+                return True
+            if each.opcode in _JUMPS or each.opname.startswith(("STORE", "DELETE")) or each.opname in _ENDS:
+                return False
+        return False
+
+    def _format_value(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
+        """A symbol's text is its number's, and reads it: every number would have a program of its own, except if the text is an error's."""
+        has_format = sys.version_info < (3, 13) and bool(instruction.arg and instruction.arg & 4)
+        items = items_of(stack[-1])
+        if has_format or int_of(items[0] if items else stack[-1]) is None or not self._raises(self._places[instruction.offset]):
+            return None
+        return (*stack[:-1], OTHER) if items is None or all(map(int_of, items)) else None
+
+    _format_simple = _convert_value = _format_value
 
     # ---- lists and slices
 
@@ -379,6 +511,8 @@ class Flow:
         return None if value is None else (*stack[:-3], value)
 
     def _subscript(self, of: Value, index: Value) -> Optional[Value]:
+        if isinstance(of, Object) and isinstance(index, Constant):
+            return self._found(Object((*of.path, f"[{index.value!r}]")))
         if not has_symbol(of) and not isinstance(of, List):
             return OTHER if not has_symbol(index) or self._is_slicing(index) else None
         if of == PERHAPS and isinstance(index, Constant):
@@ -425,6 +559,16 @@ class Flow:
         end = len(items) - behind
         return (*stack[:-1], *items[end:][::-1], List(items[before:end], is_mutable=True), *items[:before][::-1])
 
+    # ---- elements of containers
+
+    def _get_iter(self, _: dis.Instruction, stack: Stack) -> Optional[Stack]:
+        if has_symbol(stack[-1]):
+            return None
+        return (*stack[:-1], Object((*stack[-1].path, "[*]")) if isinstance(stack[-1], Object) else OTHER)
+
+    def _for_iter(self, _: dis.Instruction, stack: Stack) -> Optional[Stack]:
+        return (*stack, stack[-1])
+
     # ---- arithmetic and comparisons
 
     def _binary_op(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
@@ -451,7 +595,7 @@ class Flow:
                 return Int(is_symbol, None)
             return Int(is_symbol, max(one.least, other.least) if operator == "+" else min(one.least, other.least))
         # C++ rounds toward zero, Python down.
-        is_same = one.least is not None and other.least == 1 and not other.may_be_symbol
+        is_same = one.least is not None and other.least is not None
         return Int(is_symbol, 0) if operator in ("//", "%") and is_same else None
 
     def _unary_negative(self, _: dis.Instruction, stack: Stack) -> Optional[Stack]:
@@ -463,17 +607,23 @@ class Flow:
             return (*stack[:-2], OTHER)
         if int_of(left) and int_of(right):
             return (*stack[:-2], TRUTH)
-        items, more = items_of(left), items_of(right)  # Python compares lists item by item, and takes the truth value of each
-        lists = [items is None or all(map(int_of, items)), more is None or all(map(int_of, more))]
-        are_lists = isinstance(left, (List, Constant)) and isinstance(right, (List, Constant))
-        return (*stack[:-2], OTHER) if are_lists and all(lists) and (items is not None or more is not None) else None
+        # Python compares lists item by item, and takes the truth value of each.
+        return (*stack[:-2], OTHER) if are_ints(left) and are_ints(right) else None
 
-    def _is_op(self, _: dis.Instruction, stack: Stack) -> Optional[Stack]:
-        return (*stack[:-2], OTHER) if Constant(None) in stack[-2:] else None
+    def _is_op(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
+        if Constant(None) not in stack[-2:]:
+            return None
+        is_none = _is_none(stack[-2] if stack[-1] == Constant(None) else stack[-1])
+        return (*stack[:-2], OTHER if is_none is None else Constant(is_none is not bool(instruction.arg)))
 
     def _branch(self, _: dis.Instruction, stack: Stack) -> Optional[Stack]:
         return stack[:-1] if stack[-1] == TRUTH or isinstance(stack[-1], Int) or not has_symbol(stack[-1]) else None
 
+    def _branch_by_none(self, _: dis.Instruction, stack: Stack) -> Optional[Stack]:
+        return stack[:-1]
+
+    _pop_jump_if_none = _pop_jump_if_not_none = _pop_jump_forward_if_none = _pop_jump_forward_if_not_none = _branch_by_none
+    _pop_jump_backward_if_none = _pop_jump_backward_if_not_none = _branch_by_none
     _pop_jump_if_true = _pop_jump_if_false = _branch
     _pop_jump_forward_if_true = _pop_jump_forward_if_false = _pop_jump_backward_if_true = _pop_jump_backward_if_false = _branch
 
@@ -481,47 +631,44 @@ class Flow:
         after = self._branch(instruction, stack)
         return None if after is None else (*after, OTHER)
 
-    _unary_not = _to_bool
-
-
-def instructions_of(code: types.CodeType) -> list[dis.Instruction]:
-    return _prepared(code).instructions
-
-
-def place_of(code: types.CodeType, offset: int) -> Optional[int]:
-    """The place of the instruction at the offset."""
-    return _prepared(code).places.get(offset)
+    def _unary_not(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
+        value = stack[-1]
+        is_known = isinstance(value, Constant) and type(value.value) in (bool, type(None))
+        return (*stack[:-1], Constant(not value.value)) if is_known else self._to_bool(instruction, stack)  # type: ignore[union-attr]
 
 
 @functools.lru_cache(maxsize=1024)
-def can_be_followed(code: types.CodeType) -> bool:
-    flags = 0x20 | 0x80 | 0x100 | 0x200  # generators, coroutines, and iterable and asynchronous ones
-    if code.co_flags & flags or not code.co_flags & 0x1 or _LOOKS_AT_VARIABLES.intersection(code.co_names):
-        return False
-    return len(instructions_of(code)) <= _MOST_INSTRUCTIONS
+def _methods(code: types.CodeType) -> list[Optional[str]]:
+    """By place: that of Flow for the instruction."""
+    names = ["_" + each.opname.lower() for each in prepared(code).instructions]
+    return [name if hasattr(Flow, name) else None for name in names]
 
 
-class _Code(NamedTuple):
-    variables: frozenset[str]  # not shared with other functions
-    stored: frozenset[str]
-    attributes: frozenset[str]  # that it stores
+def bound(function: Function, arguments: Stack, names: tuple[str, ...]) -> Optional[Variables]:
+    """The function's variables at its start. None: its parameters do not fit, or one that a closure shares gets symbols."""
+    code = function.code
+    count = len(arguments) - len(names)
+    positional = [*([Object(function.path[:-1])] if function.is_method else []), *map(_passed, arguments[:count])]
+    named = dict(zip(names, map(_passed, arguments[count:])))
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    variables: dict[str, Value] = {**dict(function.defaults), **dict(zip(parameters[: code.co_argcount], positional))}
+    rest = code.co_varnames[len(parameters) :]
+    if code.co_flags & 0x4:  # *args
+        variables[rest[0]] = List(tuple(positional[code.co_argcount :]))
+    elif len(positional) > code.co_argcount:
+        return None
+    if code.co_flags & 0x8 or not set(parameters[code.co_posonlyargcount :]).issuperset(named):  # **kwargs
+        if any(map(has_symbol, named.values())):
+            return None
+    variables.update((name, value) for name, value in named.items() if name in parameters)
+    for name, value in variables.items():
+        if value == TRUTH or isinstance(value, Slice) or (has_symbol(value) and name in code.co_cellvars):
+            return None
+    return tuple(sorted(variables.items()))
 
 
-def _stored_by(instruction: dis.Instruction) -> tuple[str, ...]:
-    """The variables that it stores."""
-    name = instruction.opname
-    if not name.startswith(("STORE_FAST", "DELETE_FAST")) and "AND_CLEAR" not in name:
-        return ()
-    names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
-    return names[:1] if name == "STORE_FAST_LOAD_FAST" else names
-
-
-@functools.lru_cache(maxsize=1024)
-def names_of(code: types.CodeType) -> _Code:
-    stored: set[str] = set()
-    attributes: set[str] = set()
-    for each in instructions_of(code):
-        if each.opname in ("STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL"):
-            attributes.add(each.argval)
-        stored.update(_stored_by(each))
-    return _Code(frozenset(code.co_varnames) - frozenset(code.co_cellvars), frozenset(stored), frozenset(attributes))
+def _passed(value: Value) -> Value:
+    """What an argument is for the function: it may change a list."""
+    if isinstance(value, List) and value.is_mutable:
+        return PERHAPS if has_symbol(value) else OTHER
+    return OTHER if isinstance(value, Variable) else value

@@ -1,5 +1,6 @@
 """What is known of a value that the bytecode of a function computes: sizes that may be symbols, and what may contain them."""
 
+import types
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional, Union
 
@@ -38,7 +39,21 @@ class Named(NamedTuple):
 
     name: str
     is_torchs: bool
-    is_of_tensor: bool = False
+
+
+class Known(NamedTuple):
+    """A function or class known by identity."""
+
+    name: str
+
+
+class Function(NamedTuple):
+    """A function in Python, at a path: for a method, the path of its object and the method's name."""
+
+    code: types.CodeType
+    path: tuple[str, ...]
+    is_method: bool
+    defaults: tuple[tuple[str, Any], ...]  # by parameter
 
 
 class Object(NamedTuple):
@@ -54,8 +69,9 @@ class Variable(NamedTuple):
     place: int
 
 
-Value = Union[str, Int, Constant, List, Slice, Named, Object, Variable]
-OTHER, TENSOR, TORCH, NULL, TRUSTED_ONE = "other", "tensor", "torch", "null", "trusted"
+Value = Union[str, Int, Constant, List, Slice, Named, Known, Function, Object, Variable]
+OTHER, TENSOR, TORCH, NULL = "other", "tensor", "torch", "null"
+NOT_OF_INTS = Known("class of neither ints nor symbols")
 TRUTH = "truth"  # the result of a comparison
 PERHAPS = "perhaps a symbol"
 SIZE = Int(may_be_symbol=True, least=0)
@@ -94,9 +110,23 @@ def joined(a: Value, b: Value) -> Value:
     if one and other:
         leasts = one.least, other.least
         return Int(one.may_be_symbol or other.may_be_symbol, None if None in leasts else min(leasts))  # type: ignore[type-var]
-    if isinstance(a, Named) and isinstance(b, Named) and a[:2] == b[:2]:
-        return a._replace(is_of_tensor=a.is_of_tensor and b.is_of_tensor)
+    if isinstance(a, List) and isinstance(b, List) and a.is_mutable == b.is_mutable and a.items is not None and b.items is not None:
+        if len(a.items) == len(b.items):
+            return a._replace(items=tuple(map(joined, a.items, b.items)))
     return PERHAPS if has_symbol(a) or has_symbol(b) else OTHER
+
+
+def are_ints(value: Value) -> bool:
+    """Whether it is a list of ints and symbols, and nothing else."""
+    items = items_of(value)
+    return all(map(int_of, items)) if items is not None else isinstance(value, List)
+
+
+def least_of(value: Value) -> tuple[bool, Optional[int]]:
+    """For a list of ints: whether any may be a symbol, and a lower bound of all."""
+    items = items_of(value)
+    leasts = [0] if items is None else [int_of(each).least for each in items]  # type: ignore[union-attr]
+    return has_symbol(value), None if None in leasts else min(leasts, default=None)  # type: ignore[type-var]
 
 
 def may_be_argument(value: Value) -> bool:
@@ -108,10 +138,31 @@ Stack = tuple[Value, ...]
 
 
 class Read(NamedTuple):
-    """Which sizes are symbols."""
+    """An instruction that reads sizes, or calls a function that returned some."""
 
     offset: int
     is_symbol: tuple[bool, ...]  # by dimension
+    function: Optional[types.CodeType] = None
+    returned: Value = OTHER
+
+
+NO_READ = Read(-1, ())
+
+
+class Call(NamedTuple):
+    """A call of a function in Python with symbols."""
+
+    caller: types.CodeType
+    offset: int
+    function: types.CodeType
+    parameters: frozenset[str]  # that get them
+
+
+def without_paths(value: Value) -> Value:
+    """The value as another function knows it."""
+    if isinstance(value, List) and value.items is not None:
+        return value._replace(items=tuple(map(without_paths, value.items)))
+    return OTHER if isinstance(value, (Object, Function, Named, Variable)) else value
 
 
 Variables = tuple[tuple[str, Value], ...]

@@ -340,8 +340,8 @@ TEST(ShapeRule, EveryRowNamesAnOpOfLibTorch) {
     known.insert(name + ".*");
   }
   known.insert("cholesky");  // LibTorch 2.15 has only linalg_cholesky
-  for (const auto& table : {pointwise_rules(), reduction_rules(), view_rules(), indexing_rules(), matmul_rules(), convolution_rules(),
-                            norm_rules(), factory_rules()}) {
+  for (const auto& table : {pointwise_rules(), reduction_rules(), view_rules(), indexing_rules(), matmul_rules(), linalg_rules(),
+                            convolution_rules(), norm_rules(), factory_rules()}) {
     for (const RuleRow& row : table) {
       for (const std::string_view op : words(row.ops)) EXPECT_TRUE(known.contains(std::string(op))) << op;
     }

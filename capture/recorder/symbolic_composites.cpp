@@ -1,0 +1,31 @@
+#include "capture/recorder/symbolic_composites.h"
+
+#include "capture/recorder/tracing_tensor.h"
+
+#include <torch/library.h>
+
+namespace hindcast::capture {
+
+bool others_come_first(c10::DispatchKeySet keys) {
+  constexpr c10::DispatchKeySet kOthers({c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::PythonDispatcher,
+                                         c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot});
+  return keys.has_any(kOthers) || keys.has_any(c10::autocast_dispatch_keyset);
+}
+
+bool is_symbolic(const at::Tensor& tensor) {
+  const TracingTensor* const traced = TracingTensor::get(tensor);
+  return traced != nullptr && traced->symbolic;
+}
+
+bool register_symbolic_composites() {
+  if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kSymbolicCompositesKey)) return false;
+  auto* const others = new torch::Library(torch::Library::IMPL, "_", kSymbolicCompositesKey, __FILE__, __LINE__);
+  others->fallback(torch::CppFunction::makeFallthrough());
+  auto* const aten = new torch::Library(torch::Library::IMPL, "aten", kSymbolicCompositesKey, __FILE__, __LINE__);
+  implement_symbolic_matmul(*aten);
+  implement_symbolic_pooling(*aten);
+  implement_symbolic_upsampling(*aten);
+  return true;
+}
+
+}  // namespace hindcast::capture
