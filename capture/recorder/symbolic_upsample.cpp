@@ -29,6 +29,7 @@ using ScaleFactors = std::optional<at::ArrayRef<double>>;
 std::optional<SymInt> scaled(const SymInt& size, double scale) {
   constexpr double kMost = 1 << 20;
   if (!(scale > 0 && scale < kMost)) return std::nullopt;
+  if (const auto number = size.maybe_as_int()) return SymInt(static_cast<int64_t>(static_cast<double>(*number) * scale));
   if (scale == std::floor(scale)) return size * static_cast<int64_t>(scale);
   int exponent = 0;
   const bool is_power_of_two = std::frexp(scale, &exponent) == 0.5;
