@@ -130,6 +130,18 @@ void Recorder::call_itself(const c10::OperatorHandle& op, torch::jit::Stack* sta
   op.callBoxed(stack);
 }
 
+namespace {
+
+// Whether a tensor of int64 without dimensions, in place of a number, would change the dtype of a result.
+bool is_outranked_by_integers(const c10::IValue& input) {
+  if (!input.isTensor() || !input.toTensor().defined()) return false;
+  const at::Tensor& tensor = input.toTensor();
+  const bool is_small = at::isIntegralType(tensor.scalar_type(), /*includeBool=*/false) && tensor.scalar_type() != at::kLong;
+  return is_small && tensor.dim() == 0 && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
+}
+
+}  // namespace
+
 void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (is_released_) return call_itself(op, stack);
   tell_made_of_numbers(policy_, op, *stack);
@@ -138,8 +150,9 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (traits.view) return record_view_in_place(op, *traits.view, stack);
 
   std::vector<c10::IValue> inputs = take_arguments(op, *stack);
+  const bool may_be_symbols = std::none_of(inputs.begin(), inputs.end(), is_outranked_by_integers);
   for (c10::IValue& input : inputs) {
-    if (input.isTensor()) input = TracingTensor::with_its_number(input.toTensor());
+    if (input.isTensor()) input = TracingTensor::with_its_number(input.toTensor(), may_be_symbols);
   }
   const std::vector<c10::IValue> given = inputs;
   note_lost_history(inputs);

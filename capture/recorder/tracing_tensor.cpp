@@ -8,6 +8,7 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/functorch/DynamicLayer.h>
 #include <ATen/functorch/VmapInterpreter.h>
+#include <ATen/ops/full.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/InferenceMode.h>
 
@@ -139,11 +140,14 @@ bool may_be_placeholder(const at::Tensor& number) {
 
 }  // namespace
 
-at::Tensor TracingTensor::with_its_number(const at::Tensor& tensor) {
+at::Tensor TracingTensor::with_its_number(const at::Tensor& tensor, bool may_be_symbol) {
   const auto* const python = interpreter.load(std::memory_order_acquire);
   if (python == nullptr || !tensor.defined() || tensor.dim() != 0) return tensor;
   if (!tensor.unsafeGetTensorImpl()->is_wrapped_number() || get(tensor) != nullptr || !may_be_placeholder(tensor)) return tensor;
-  at::Tensor number = at::detail::scalar_tensor_static(python->number_in_place_of(tensor), tensor.scalar_type(), at::kCPU);
+  const at::Scalar value = python->number_in_place_of(tensor);
+  if (value.isSymbolic() && may_be_symbol) return at::full({}, value, at::TensorOptions(tensor.scalar_type()));
+  const at::Scalar known = value.isSymbolic() ? at::Scalar(value.toSymInt().guard_int(__FILE__, __LINE__)) : value;
+  at::Tensor number = at::detail::scalar_tensor_static(known, tensor.scalar_type(), at::kCPU);
   number.unsafeGetTensorImpl()->set_wrapped_number(true);
   return number;
 }

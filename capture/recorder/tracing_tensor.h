@@ -59,12 +59,13 @@ class TracingTensor final : public c10::TensorImpl {
   struct Interpreter {
     bool (*is_asking)();                                              // whether it asks for something now
     Symbols (*takes_symbols)(const std::vector<c10::SymInt>& sizes);  // which of these sizes, which it asks for, may be symbols
-    at::Scalar (*number_in_place_of)(const at::Tensor& placeholder);  // the number for which PyTorch passes a placeholder
+    at::Scalar (*number_in_place_of)(const at::Tensor& placeholder);  // the number, perhaps symbolic, that PyTorch passes it for
   };
   /// `interpreter` must live as long as the process.
   static void give_numbers_to(const Interpreter& interpreter);
-  /// The number itself where PyTorch's bindings pass a placeholder for a symbolic operand (`x * n`); otherwise `tensor`.
-  static at::Tensor with_its_number(const at::Tensor& tensor);
+  /// The number itself where PyTorch's bindings pass a placeholder for a symbolic operand (`x * n`); otherwise `tensor`. A symbolic integer
+  /// becomes a tensor of no dimensions that an op makes, if `may_be_symbol`: unlike a number it takes part in type promotion.
+  static at::Tensor with_its_number(const at::Tensor& tensor, bool may_be_symbol);
   c10::SymIntArrayRef traced_sizes() const;
 
  private:

@@ -72,7 +72,9 @@ capture::TracingTensor::Symbols takes_symbols(const std::vector<c10::SymInt>& si
 
 at::Scalar number_in_place_of(const at::Tensor& placeholder) {
   static constinit capture::KnownOp op("hindcast::aot_python_number_in_place_of");
-  return call(op.get(), {placeholder}).at(0).toScalar();
+  const auto results = call(op.get(), {placeholder});  // a symbol that is returned as a Scalar becomes a number
+  const c10::SymInt symbol = results.at(1).toSymInt();
+  return symbol.is_symbolic() ? at::Scalar(symbol) : results.at(0).toScalar();
 }
 
 template <class Function>

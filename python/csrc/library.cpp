@@ -143,7 +143,7 @@ void define_callbacks(torch::Library& m) {
       "error)");
   m.def("aot_python_line() -> str");
   m.def("aot_python_takes_symbols(bool[] is_symbol, bool[] is_steady) -> int");
-  m.def("aot_python_number_in_place_of(Tensor placeholder) -> Scalar");
+  m.def("aot_python_number_in_place_of(Tensor placeholder) -> (Scalar number, SymInt symbol)");
   m.def("aot_python_compiler(int number, int graph, Tensor?[] examples) -> (int program, str? error)");
   m.def("aot_python_program(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, str? error)");
 }

@@ -20,7 +20,7 @@ from ._new_tensor import known_of_stand_ins
 from ._noticed_grad import notices_gradients
 from ._programs import Program
 from ._random_state import random_states
-from ._symbols_for_code import NOWHERE, takes_symbols
+from ._symbols_for_code import NOWHERE, gets_symbols, takes_symbols
 from ._trace_state import EAGER, keep, kept, numbers_for_python, raised, thread
 
 if TYPE_CHECKING:
@@ -190,9 +190,13 @@ def _takes_symbols(is_symbol: Sequence[bool], is_steady: Sequence[bool]) -> int:
     return which if not are_given_to_code or numbers.watch() else NOWHERE
 
 
-def _number_in_place_of(placeholder: Any) -> Any:
+@gets_symbols
+def _number_in_place_of(placeholder: Any) -> tuple[Any, Any]:
+    """A number, and a symbol in its place, or 0. PyTorch passes the number or symbol itself where it knows the placeholder."""
     number = getattr(placeholder, "_wrapped_number", placeholder)
-    return number.item() if isinstance(number, torch.Tensor) else without_symbols(number)
+    if type(number) is torch.SymInt:
+        return 0, number
+    return number.item() if isinstance(number, torch.Tensor) else without_symbols(number), 0
 
 
 _kernels = torch.library.Library("hindcast", "FRAGMENT")  # keeps the kernels registered

@@ -15,9 +15,9 @@ from typing import NamedTuple, Optional
 
 from ._bytecode import can_be_followed, names_of, prepared, stored_by
 from ._size_values import (  # fmt: skip
-    ANOTHER, NO_READ, NOT_OF_INTS, NULL, OTHER, OTHERS, PERHAPS, SIZE, TENSOR, TORCH, TRUTH, Call, Constant, Function, Int, Known, List,
-    Named, Noticed, Object, Read, Resolve, Slice, Stack, Value, Variable, Variables, are_ints, has_symbol, int_of, items_of, joined,
-    least_of, may_be_argument, nothing_is_known,
+    ANOTHER, NO_READ, NOT_OF_INTS, NULL, OTHER, OTHERS, PERHAPS, SIZE, TENSOR, TORCH, TRUTH, Call, Computed, Constant, Function, Int,
+    Known, List, Named, Noticed, Object, Read, Resolve, Slice, Stack, Value, Variable, Variables, are_ints, has_symbol, int_of, items_of,
+    joined, least_of, may_be_argument, nothing_is_known, tensor_of,
 )
 
 _OF_TENSORS = frozenset(
@@ -31,6 +31,16 @@ REVIEWED = frozenset(
     ("_check_key_padding_mask", "_verify_batch_size", "_verify_spatial_size", "affine_grid", "fold", "interpolate", "pad", "upsample")
 )
 reviewed_methods: set[types.CodeType] = set()  # the same, by code
+# Operators whose result is one tensor, as methods and as functions of torch's.
+TENSOR_OPERATORS = frozenset(
+    ("abs", "clamp", "double", "exp", "float", "log", "mean", "mul", "neg", "norm", "pow", "relu", "sigmoid", "sqrt", "square", "sub")
+    + ("sum", "tanh", "add", "div", "matmul", "contiguous", "detach", "logsumexp", "sin", "cos", "view_as", "where", "clone", "softmax")
+    + ("log_softmax", "zeros_like", "ones_like", "randn_like", "rand_like", "flatten", "unsqueeze", "squeeze", "transpose", "amax")
+)
+LOSSES = frozenset(
+    ("binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss", "kl_div", "l1_loss", "mse_loss", "nll_loss")
+    + ("smooth_l1_loss", "relu", "silu", "gelu", "softmax", "log_softmax", "linear", "normalize", "softplus")
+)
 READS = frozenset(("numel", "shape", "size"))
 VIEWS = frozenset(("H", "T", "mH", "mT"))  # attributes that are operators
 # Instructions implemented by C++ code that supports symbols.
@@ -120,6 +130,8 @@ class Flow:
         now = dict(variables)
 
         def known(value: Value) -> Value:
+            if isinstance(value, Computed):
+                return TENSOR if all(known(each) == TENSOR for each in value.of) else OTHER
             if not isinstance(value, Variable):
                 return value
             between = self._instructions[value.place + 1 : place]
@@ -280,7 +292,7 @@ class Flow:
             return TORCH
         if isinstance(of, Object) and name not in METHODS_WITH_SYMBOLS and name not in READS:
             return self._found(Object((*of.path, name)))
-        return Named(name, is_torchs=of == TORCH)
+        return Named(name, of == TORCH, of if of == TENSOR or isinstance(of, (Computed, Variable)) else None)
 
     def _load_attr(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
         value = self._attribute(instruction, stack[-1])
@@ -341,6 +353,8 @@ class Flow:
         if result is not None:
             return result
         if not any(map(has_symbol, arguments)):
+            if function is not None and function.name in TENSOR_OPERATORS and (function.is_torchs or function.of is not None):
+                return tensor_of(arguments if function.is_torchs else (function.of, *arguments)) or OTHER
             if function is None or function.name not in ("numel", "size") or keywords:
                 return OTHER
             return OTHERS if function.name == "size" and not arguments else ANOTHER
@@ -398,6 +412,8 @@ class Flow:
     @staticmethod
     def _result_of(name: str, arguments: Stack, keywords: int) -> Optional[Value]:
         """The result of a function that is known. None: symbols must not reach it."""
+        if name in LOSSES:
+            return tensor_of(arguments) if not any(map(has_symbol, arguments)) else None
         if name in REVIEWED:
             return OTHER if TRUTH not in arguments else None
         if keywords or not arguments:
@@ -513,6 +529,10 @@ class Flow:
     def _subscript(self, of: Value, index: Value) -> Optional[Value]:
         if isinstance(of, Object) and isinstance(index, Constant):
             return self._found(Object((*of.path, f"[{index.value!r}]")))
+        if of == TENSOR or isinstance(of, (Computed, Variable)):
+            tensor = tensor_of((of, *(items_of(index) or (index,))))
+            if tensor is not None and (not has_symbol(index) or self._is_slicing(index)):
+                return tensor
         if not has_symbol(of) and not isinstance(of, List):
             return OTHER if not has_symbol(index) or self._is_slicing(index) else None
         if of == PERHAPS and isinstance(index, Constant):
@@ -586,7 +606,8 @@ class Flow:
             return PERHAPS if has_symbol(left) or has_symbol(right) else OTHER
         one, other = int_of(left), int_of(right)
         if one is None or other is None:
-            return None
+            operators = "+ *" if has_symbol(left) else "+ - * /" if has_symbol(right) else "+ - * / ** @"  # else PyTorch's code is Python
+            return tensor_of((left, right)) if operator in operators.split() else None
         is_symbol = one.may_be_symbol or other.may_be_symbol
         if operator == "-":
             return Int(is_symbol, None)
@@ -599,6 +620,9 @@ class Flow:
         return Int(is_symbol, 0) if operator in ("//", "%") and is_same else None
 
     def _unary_negative(self, _: dis.Instruction, stack: Stack) -> Optional[Stack]:
+        tensor = None if isinstance(stack[-1], Int) else tensor_of(stack[-1:])
+        if tensor is not None:
+            return (*stack[:-1], tensor)
         return (*stack[:-1], Int(stack[-1].may_be_symbol, None)) if isinstance(stack[-1], Int) else None
 
     def _compare_op(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:

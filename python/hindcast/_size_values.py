@@ -1,7 +1,7 @@
 """What is known of a value that the bytecode of a function computes: sizes that may be symbols, and what may contain them."""
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Optional, Union
 
 MOST_ITEMS = 256
@@ -39,6 +39,7 @@ class Named(NamedTuple):
 
     name: str
     is_torchs: bool
+    of: Any = None  # the object, if that may be a tensor
 
 
 class Known(NamedTuple):
@@ -69,7 +70,13 @@ class Variable(NamedTuple):
     place: int
 
 
-Value = Union[str, Int, Constant, List, Slice, Named, Known, Function, Object, Variable]
+class Computed(NamedTuple):
+    """A tensor, if these variables are."""
+
+    of: frozenset[Variable]
+
+
+Value = Union[str, Int, Constant, List, Slice, Named, Known, Function, Object, Variable, Computed]
 OTHER, TENSOR, TORCH, NULL = "other", "tensor", "torch", "null"
 NOT_OF_INTS = Known("class of neither ints nor symbols")
 TRUTH = "truth"  # the result of a comparison
@@ -110,10 +117,26 @@ def joined(a: Value, b: Value) -> Value:
     if one and other:
         leasts = one.least, other.least
         return Int(one.may_be_symbol or other.may_be_symbol, None if None in leasts else min(leasts))  # type: ignore[type-var]
+    if isinstance(a, Named) and isinstance(b, Named) and a[:2] == b[:2]:
+        return a._replace(of=None)
     if isinstance(a, List) and isinstance(b, List) and a.is_mutable == b.is_mutable and a.items is not None and b.items is not None:
         if len(a.items) == len(b.items):
             return a._replace(items=tuple(map(joined, a.items, b.items)))
     return PERHAPS if has_symbol(a) or has_symbol(b) else OTHER
+
+
+def tensor_of(values: Iterable[Value]) -> Optional[Value]:
+    """What an operator of PyTorch's returns for these; one of them must be a tensor. None: what is no tensor may be among them."""
+    variables: set[Variable] = set()
+    has_tensor = False
+    for value in values:
+        if isinstance(value, (Computed, Variable)):
+            variables.update(value.of if isinstance(value, Computed) else (value,))
+        elif value == TENSOR:
+            has_tensor = True
+        elif not isinstance(value, (Int, Slice)) and not (isinstance(value, Constant) and not isinstance(value.value, tuple)):
+            return None
+    return Computed(frozenset(variables)) if variables else TENSOR if has_tensor else None
 
 
 def are_ints(value: Value) -> bool:
@@ -162,7 +185,7 @@ def without_paths(value: Value) -> Value:
     """The value as another function knows it."""
     if isinstance(value, List) and value.items is not None:
         return value._replace(items=tuple(map(without_paths, value.items)))
-    return OTHER if isinstance(value, (Object, Function, Named, Variable)) else value
+    return OTHER if isinstance(value, (Object, Function, Named, Variable, Computed)) else value
 
 
 Variables = tuple[tuple[str, Value], ...]

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -15,7 +15,7 @@ from torch.utils._device import DeviceContext
 
 from . import _bytecode, _size_flow, _size_values
 from ._bytecode import call_at, can_be_followed, instructions_of, names_of, place_of
-from ._size_flow import INDEXING, READS, REVIEWED, VIEWS, Flow, reviewed_methods
+from ._size_flow import INDEXING, LOSSES, READS, REVIEWED, VIEWS, Flow, reviewed_methods
 from ._size_values import (  # fmt: skip
     MOST_ITEMS, NOT_OF_INTS, OTHER, TENSOR, TORCH, Call, Constant, Function, Int, Known, List, Noticed, Object, Read, Value, Variables,
     has_symbol, least, without_paths,
@@ -27,6 +27,7 @@ _REVIEWED = [
     if name in vars(torch.nn.functional)
 ]
 _KNOWN = {id(each): Known(each.__name__) for each in (*_REVIEWED, isinstance, len, list, tuple, min, max, sum, math.prod)}
+_KNOWN |= {id(vars(torch.nn.functional)[name]): Known(name) for name in LOSSES if name in vars(torch.nn.functional)}
 _KNOWN |= {id(each): NOT_OF_INTS for each in (torch.Tensor, torch.nn.Parameter, str, float, dict, type(None))}
 _MOST_FOUND, _MOST_OF_ATTRIBUTES, _MOST_RETURNS = 4096, 8, 8
 _CALLS_OF_MODULES = frozenset((torch.nn.Module._wrapped_call_impl.__code__, torch.nn.Module._call_impl.__code__))
@@ -334,7 +335,7 @@ def takes_symbols(frame: types.FrameType, is_symbol: Sequence[bool], is_steady: 
         place += 1
     if instructions[place].argval not in READS and not _is_call(instructions[place]):
         return NOWHERE, False
-    if code in _REVIEWED_CODES:
+    if code in _reviewed_codes:
         return ALL, True
     unsteady = [is_one and not never_changed for is_one, never_changed in zip(is_symbol, is_steady)]
     for which, symbols in (ALL, is_symbol), (UNSTEADY, unsteady):
@@ -347,7 +348,15 @@ _OF_DEFAULT_DEVICE = DeviceContext.__torch_function__.__code__  # forwards each 
 reviewed_methods.add(torch.nn.RNNBase.check_hidden_size.__code__)
 _OF_TENSORS = torch.split, vars(torch.Tensor)["split"], vars(torch.Tensor)["unflatten"]
 _WITH_SYMBOLS = (*_REVIEWED, *_OF_TENSORS, abc.ABCMeta.__instancecheck__)
-_REVIEWED_CODES = frozenset((_OF_DEFAULT_DEVICE, *reviewed_methods, *(each.__code__ for each in _WITH_SYMBOLS)))
+_reviewed_codes = {_OF_DEFAULT_DEVICE, *reviewed_methods, *(each.__code__ for each in _WITH_SYMBOLS)}
+
+
+def gets_symbols(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks one of ours."""
+    _reviewed_codes.add(function.__code__)
+    return function
+
+
 # Their functions get symbols. Ours look at variables of the code that runs.
 _OF_SYMBOLS = frozenset((sym_node.__file__, torch.__file__, __file__, _bytecode.__file__, _size_values.__file__, _size_flow.__file__))
 
@@ -391,7 +400,7 @@ class NumbersForPython:
     @staticmethod
     def _enters(frame: types.FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event != "call" or code.co_filename in _OF_SYMBOLS or code in _REVIEWED_CODES or code in _CALLS_OF_MODULES:
+        if event != "call" or code.co_filename in _OF_SYMBOLS or code in _reviewed_codes or code in _CALLS_OF_MODULES:
             return
         if frame.f_back is not None and frame.f_back.f_code.co_filename in _OF_SYMBOLS:  # for example for its logs
             return

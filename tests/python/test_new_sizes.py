@@ -156,10 +156,24 @@ def turned(x):
     return F.affine_grid(torch.eye(2, 3).double().expand(x.shape[0], 2, 3), x.shape, align_corners=False)
 
 
+def written(x):
+    n, t = x.shape[:2]
+    y = x.sin()
+    loss = F.mse_loss(y, torch.zeros_like(y), reduction="sum")
+    z = y + 1
+    z /= n
+    return loss / (n * t) + z.sum()
+
+
 FOLLOWED = {
     "two reads": (two_reads, sequences),
     "heads": (heads, sequences),
     "checked": (checked, sequences),
+    "a mean": (lambda x: (x * x).sum() / x.shape[0], sequences),
+    "a mean of all": (lambda x: x.square().sum() / x.numel() + x.shape[1] * x.mean(), sequences),
+    "products": (lambda x: x * x.shape[0] - x[:, 0].exp()[:, None] * x.shape[1] + x.shape[0], sequences),
+    "written": (written, sequences),
+    "divergence": (lambda x: F.kl_div(x.log_softmax(-1), x.detach().softmax(-1), reduction="batchmean"), sequences),
     "attention": (lambda x: attention(x, x, x)[0], sequences),
     "attention without weights": (lambda x: attention(x, x, x, need_weights=False)[0], sequences),
     "attention, length first": (lambda x: length_first(x, x, x)[0], sequences),
@@ -312,6 +326,22 @@ NOTICING = {
     "returned and noted": lambda x: noted(x, sizes_of(x)[0]),
     "replaced": replaces,
 }
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.complex64, torch.int32, torch.int64, torch.uint8, torch.bool))
+@pytest.mark.parametrize("is_number", (False, True), ids=("rows", "number"))
+def test_arithmetic_of_tensors_and_sizes_has_eagers_dtype(dtype, is_number):
+    for compute in (lambda x, n: x * n, lambda x, n: n * x, lambda x, n: x + n, lambda x, n: x / n):
+
+        def function(x, rows):
+            return compute(x, rows.shape[0])
+
+        f = hindcast.aot_function(function, back_off=False)
+        for n in (5, 7, 9, 300, 11):
+            arguments = (torch.rand(() if is_number else n) * 9).to(dtype), torch.zeros(n, 2)
+            torch.testing.assert_close(f(*arguments), function(*arguments), rtol=0, atol=0)
+        is_small = is_number and dtype in (torch.int32, torch.uint8)  # a size as a tensor would change the dtype
+        assert is_small or f.stats()["traces"] == 2
 
 
 @pytest.mark.parametrize("name", NOTICING)

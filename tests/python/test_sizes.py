@@ -254,6 +254,8 @@ LOOKING = {
     "hash": lambda x: x.view(x.shape[0], -1) * {4: 2.0}.get(note(x.shape[0]), 3.0),
     "quotient": lambda x: x / note(x.shape[0]) + x.mean() * x.numel(),
     "tensor times size": lambda x: x * x.shape[0] + torch.ones(2).sum() * x.shape[0],
+    "quotients as numbers": lambda x: x.sum() / int(x.shape[0]) - int(x.shape[0]) * x,
+    "tensor times number": lambda x: x * int(x.shape[0]) + torch.ones(2).sum() * int(x.shape[0]),
     "real": lambda x: x[: int(x.shape[0] * 0.5) + 1],
     "rounded down": lambda x: x.view(x.shape[0], -1) * ((1 - x.shape[0]) // 2),
     "range": lambda x: sum(x[i] * i for i in range(x.shape[0])),
@@ -281,7 +283,7 @@ def types_in(value):
     return types_in((value.start, value.stop)) if isinstance(value, slice) else {type(value)}
 
 
-@pytest.mark.parametrize("name", ("quotients", "tensor times size"))
+@pytest.mark.parametrize("name", ("quotients as numbers", "tensor times number"))
 def test_a_number_that_a_tensor_is_multiplied_with_joins_those_of_a_program(name):
     f = hindcast.aot_function(LOOKING[name], fw_compiler="eager", bw_compiler="eager", back_off=False)
     for size in (*range(4, 20), *range(4, 20)):
