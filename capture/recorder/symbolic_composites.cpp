@@ -22,6 +22,7 @@ bool register_symbolic_composites() {
   auto* const others = new torch::Library(torch::Library::IMPL, "_", kSymbolicCompositesKey, __FILE__, __LINE__);
   others->fallback(torch::CppFunction::makeFallthrough());
   auto* const aten = new torch::Library(torch::Library::IMPL, "aten", kSymbolicCompositesKey, __FILE__, __LINE__);
+  implement_symbolic_convolution(*aten);
   implement_symbolic_matmul(*aten);
   implement_symbolic_pooling(*aten);
   implement_symbolic_upsampling(*aten);

@@ -28,6 +28,7 @@ bool others_come_first(c10::DispatchKeySet keys);
 /// True for a stand-in with symbolic sizes.
 bool is_symbolic(const at::Tensor& tensor);
 
+void implement_symbolic_convolution(torch::Library& aten);
 void implement_symbolic_matmul(torch::Library& aten);
 void implement_symbolic_pooling(torch::Library& aten);
 void implement_symbolic_upsampling(torch::Library& aten);
