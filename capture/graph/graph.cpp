@@ -33,7 +33,8 @@ struct BelowAutograd {
 // Runs instrs one by one, with values in a map: for user compilers and checks, not on the hit path.
 class Interpreter {
  public:
-  explicit Interpreter(const Env& env) : env_(&env) {}
+  /// `graph`, if given: users' operators must return the sizes that it has.
+  explicit Interpreter(const Env& env, const Graph* graph = nullptr) : env_(&env), graph_(graph) {}
   /// Runs in the thread's state, not below autograd, so autograd and function transforms must support each op.
   explicit Interpreter(SymbolicEnv& sizes) : sizes_(&sizes), in_this_state_(true) {}
   std::unordered_map<uint32_t, at::Tensor> values;
@@ -60,7 +61,11 @@ class Interpreter {
       return;
     }
     const auto results = call(*instr.op, instr.args, 0xffffffffu, {}, in_this_state_ ? SeenOfAutograd() : instr.seen);
-    for (size_t i = 0; i < instr.outputs.size(); ++i) values[instr.outputs[i].index] = results.at(i);
+    for (size_t i = 0; i < instr.outputs.size(); ++i) {
+      const ValueId output = instr.outputs[i];
+      if (instr.seen.is_noted && graph_ != nullptr) expect_sizes(*instr.op, results.at(i), sizes_of(output));
+      values[output.index] = results.at(i);
+    }
   }
 
   void write(const Instr& instr, bool without_gradients) {
@@ -158,7 +163,14 @@ class Interpreter {
   }
 
   const Env* const env_ = nullptr;  // exactly one of the two is set
+  std::vector<int64_t> sizes_of(ValueId value) const {
+    std::vector<int64_t> sizes;
+    for (const ExprId size : graph_->values[value.index].sizes) sizes.push_back(env_->integer(size));
+    return sizes;
+  }
+
   SymbolicEnv* const sizes_ = nullptr;
+  const Graph* const graph_ = nullptr;
   const bool in_this_state_ = false;
 };
 
@@ -252,7 +264,7 @@ std::vector<at::Tensor> Graph::run(const Segment& segment, std::vector<at::Tenso
   if (!Evaluator(*symbols).evaluate(bindings, env))
     throw std::invalid_argument("hindcast::Graph::run: the bindings do not fit the graph's symbols");
   const BelowAutograd below_autograd;
-  Interpreter interpreter(env);
+  Interpreter interpreter(env, this);
   for (size_t i = 0; i < inputs.size(); ++i) interpreter.values[segment.inputs[i].index] = std::move(inputs[i]);
   for (uint32_t i = segment.first; i < segment.last; ++i) {
     if (computes(instrs[i])) interpreter.run(instrs[i]);

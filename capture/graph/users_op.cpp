@@ -1,5 +1,7 @@
 #include "capture/graph/users_op.h"
 
+#include "base/format.h"
+
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -66,6 +68,12 @@ void call_as_seen(const c10::OperatorHandle& op, const SeenOfAutograd& seen, tor
   op.callBoxed(stack);
   if (!disguise.is_worn()) return;
   for (c10::IValue& value : stack) value = each_tensor(value, [&](const at::Tensor& tensor) { return disguise.take_off(tensor); });
+}
+
+void expect_sizes(const c10::OperatorHandle& op, const at::Tensor& result, at::IntArrayRef expected) {
+  if (!result.defined() || result.is_nested() || result.sizes() == expected) return;
+  throw OtherSizes(base::format("the operator {} returns sizes that depend on data: {}, and before, for arguments of the same sizes, {}",
+                                c10::toString(op.operator_name()), result.sizes(), expected));
 }
 
 c10::IValue each_tensor(const c10::IValue& value, c10::function_ref<at::Tensor(const at::Tensor&)> replace) {

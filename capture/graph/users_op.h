@@ -11,6 +11,7 @@
 #include <c10/util/FunctionRef.h>
 
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 namespace hindcast::capture {
@@ -23,6 +24,15 @@ SeenOfAutograd seen_now(const c10::OperatorHandle& op, const std::vector<c10::IV
 
 /// Calls the op with the arguments on the stack, which must be its own, and leaves the results there.
 void call_as_seen(const c10::OperatorHandle& op, const SeenOfAutograd& seen, torch::jit::Stack& stack);
+
+/// A user's operator returned tensors of other sizes than those that a program is for: its sizes depend on data.
+class OtherSizes : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Throws OtherSizes. `expected`: the sizes that the program is for.
+void expect_sizes(const c10::OperatorHandle& op, const at::Tensor& result, at::IntArrayRef expected);
 
 /// Replaces each tensor in a tensor, a list of tensors or a list of optional tensors; other values are unchanged.
 c10::IValue each_tensor(const c10::IValue& value, c10::function_ref<at::Tensor(const at::Tensor&)> replace);

@@ -1,5 +1,6 @@
 #include "codegen/plan/op_call.h"
 
+#include "hindcast/detail/footprint.h"
 #include "capture/graph/users_op.h"
 #include "codegen/plan/unboxed_call.h"
 #include "codegen/plan/view_call.h"
@@ -66,20 +67,36 @@ void put(at::Tensor result, size_t output, const Step& step, Slots& slots) {
 
 class BoxedCall final : public OpCall {
  public:
+  explicit BoxedCall(ResultSizes sizes) : sizes_(std::move(sizes)) {}
+
   void run(const Step& step, Slots& slots, const Env& env) const override {
     ThreadStack scope(step);
     Stack& stack = *scope;
     for (const StepArg& arg : step.args) stack.push_back(argument(arg, slots, env));
     capture::call_as_seen(*step.op, step.seen, stack);
     size_t output = 0;
+    const auto take_result = [&](at::Tensor result) {
+      if (output < sizes_.size()) check(step, result, sizes_[output], env);
+      put(std::move(result), output++, step, slots);
+    };
     for (c10::IValue& result : stack) {
       if (result.isTensor()) {
-        put(std::move(result).toTensor(), output++, step, slots);
+        take_result(std::move(result).toTensor());
       } else {
-        for (at::Tensor& tensor : result.toTensorVector()) put(std::move(tensor), output++, step, slots);
+        for (at::Tensor& tensor : result.toTensorVector()) take_result(std::move(tensor));
       }
     }
   }
+  size_t footprint() const override { return OpCall::footprint() + base::footprint(sizes_); }
+
+ private:
+  static void check(const Step& step, const at::Tensor& result, const std::vector<capture::ExprId>& sizes, const Env& env) {
+    c10::SmallVector<int64_t, 6> expected;
+    for (const capture::ExprId size : sizes) expected.push_back(env.integer(size));
+    capture::expect_sizes(*step.op, result, expected);
+  }
+
+  const ResultSizes sizes_;
 };
 
 // Copies the base (or takes it, if it has no other owner), applies the views and writes to the last one.
@@ -108,11 +125,11 @@ class MutateCall final : public OpCall {
 
 }  // namespace
 
-std::unique_ptr<const OpCall> make_op_call(const Step& step) {
+std::unique_ptr<const OpCall> make_op_call(const Step& step, ResultSizes sizes) {
   if (step.kind == capture::InstrKind::Mutate) return std::make_unique<MutateCall>();
-  if (step.seen.is_noted) return std::make_unique<BoxedCall>();
+  if (step.seen.is_noted) return std::make_unique<BoxedCall>(std::move(sizes));
   auto call = make_unboxed_call(step);
-  if (!call) call = std::make_unique<BoxedCall>();
+  if (!call) call = std::make_unique<BoxedCall>(ResultSizes());
   if (auto view = make_view_call(step, call)) return view;
   return call;
 }

@@ -52,7 +52,10 @@ class OpCall {
   virtual size_t footprint() const { return 64; }
 };
 
-/// The call of a step that is one ATen op.
-std::unique_ptr<const OpCall> make_op_call(const Step& step);
+/// The sizes of a step's results.
+using ResultSizes = std::vector<std::vector<capture::ExprId>>;
+
+/// The call of a step that is one op. `sizes`: for a user's operator, else empty.
+std::unique_ptr<const OpCall> make_op_call(const Step& step, ResultSizes sizes);
 
 }  // namespace hindcast::codegen

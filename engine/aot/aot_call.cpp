@@ -6,6 +6,7 @@
 #include "capture/function/dependent_inputs.h"
 #include "capture/function/random_state.h"
 #include "capture/graph/shared_memory.h"
+#include "capture/graph/users_op.h"
 #include "capture/recorder/recorder.h"
 #include "codegen/partition/explain.h"
 #include "engine/aot/choose_layout.h"
@@ -196,11 +197,17 @@ std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_pt
   }
   if (call_.has_separate_results && !known->may_have_one_node(primals)) return run_eagerly(*context_, call_);
   const bool may_differ = !known->numbers().empty() || known->has_data_sizes();
-  const bool may_draw_again = known->draws_random_numbers() && (may_differ || known->writes());
+  const bool may_draw_again = known->draws_random_numbers() && (may_differ || known->writes() || known->calls_users_operator());
   const auto random = may_draw_again ? capture::RandomState::of(primals) : capture::RandomState();
   std::optional<std::vector<at::Tensor>> made;
   try {
     made = pair->forward->run_and_bind(primals, bindings);
+  } catch (const capture::OtherSizes& error) {  // the operator has run, and runs again: once
+    random.restore();
+    known->give_up();
+    if (const auto family = known->family()) family->give_up();
+    warn_once(std::string("a function runs eagerly from now on: ") + error.what());
+    return run_eagerly(*context_, call_);
   } catch (const std::exception&) {
     // A program writes last, so nothing has happened yet but draws and calls of users' operators. The function may read another number than
     // the traced one (compared only below), catch the error, or write before it throws. A compiler's own error is the caller's to see.

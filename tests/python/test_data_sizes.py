@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+import torch._dynamo
 from device_of_tests import DEVICE
 from processes import python
 
@@ -84,3 +85,49 @@ for seed in range(4):
     torch.testing.assert_close(f(x), function(x))
 """
     )
+
+
+@torch.library.custom_op("hindcast_tests::places", mutates_args=())
+def places(x: torch.Tensor) -> torch.Tensor:
+    return x.detach().nonzero()
+
+
+@places.register_fake
+def _(x):
+    return x.new_empty((torch.library.get_ctx().new_dynamic_size(), 1), dtype=torch.long)
+
+
+BY_CUSTOM_OPERATOR = {
+    "number": lambda x: (x * places(x).shape[0]).sum(),
+    "made": lambda x: (x[:1] * x.new_ones(places(x).shape[0])).sum() + x.square().sum(),
+    "index": lambda x: (x[places(x)[:, 0]] * 3).square().sum(),
+}
+
+
+@pytest.mark.parametrize("how", ("function", "torch.compile", "train_step"))
+@pytest.mark.parametrize("name", BY_CUSTOM_OPERATOR)
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+def test_sizes_of_a_custom_operator_that_depend_on_data(name, how):
+    torch._dynamo.reset()
+    function = BY_CUSTOM_OPERATOR[name]
+    weight, expected_weight = (torch.nn.Parameter(torch.ones(8, dtype=torch.float64)) for _ in range(2))
+    optimizer, expected_optimizer = (torch.optim.SGD([each], lr=0.01) for each in (weight, expected_weight))
+    if how == "torch.compile":
+        f = torch.compile(function, backend="hindcast")
+    else:
+        f = hindcast.aot_function(function, back_off=False)
+    step = hindcast.train_step(optimizer, lambda x: function(weight * x)) if how == "train_step" else None
+    for count in (5, 5, 5, 2, 7, 5, 3, 5):
+        x = torch.arange(1.0, 9.0, dtype=torch.float64).where(torch.arange(8) < count, torch.zeros(()).double())
+        expected = function(expected_weight * x)
+        expected_optimizer.zero_grad()
+        expected.backward()
+        expected_optimizer.step()
+        if step is not None:
+            seen = step(x)
+        else:
+            seen = f(weight * x)
+            optimizer.zero_grad()
+            seen.backward()
+            optimizer.step()
+        torch.testing.assert_close((seen.detach(), weight.detach()), (expected.detach(), expected_weight.detach()))
