@@ -229,8 +229,22 @@ variable_list AotNode::run_program(const ProgramPair& pair, std::vector<at::Tens
   return gradients;
 }
 
+// grad(result, x) wants the gradients of some arguments.
+std::vector<bool> AotNode::wanted() const {
+  const auto* const info = torch::autograd::get_current_graph_task_exec_info();
+  if (info == nullptr || info->empty()) return {};
+  std::vector<bool> wants;
+  bool are_all = true;
+  for (size_t i = 0, edge = 0; i < whole_of(pair_)->joint.primals; ++i) {
+    const bool has_edge = specialisation_->needs_gradient(i);
+    wants.push_back(has_edge && task_should_compute_output(edge++));
+    are_all = are_all && wants.back() == has_edge;
+  }
+  return are_all ? std::vector<bool>() : wants;
+}
+
 // The programs with the same forward, and a backward for contiguous gradients of those results that have one here.
-std::shared_ptr<const ProgramPair> AotNode::pair_for_results(const variable_list& tangents) {
+std::shared_ptr<const ProgramPair> AotNode::pair_for(const variable_list& tangents, const std::vector<bool>& wants) {
   const auto& whole = whole_of(pair_);
   std::vector<bool> flows;
   std::vector<capture::Facts> facts;
@@ -238,7 +252,8 @@ std::shared_ptr<const ProgramPair> AotNode::pair_for_results(const variable_list
     flows.push_back(tangents[i].defined());
     facts.push_back(flows.back() ? whole->tangents[i] : tangent_facts({}));
   }
-  if (auto known = specialisation_->programs().for_gradients(facts, *pair_)) return known;
+  if (auto known = specialisation_->programs().for_gradients(facts, wants, *pair_)) return known;
+  if (!wants.empty() && !specialisation_->programs().has_room_for_some_primals()) return pair_for(tangents, {});
   PairRequest request{context_->options, specialisation_->lasting(), specialisation_->with_gradients(), std::move(facts), {}};
   request.backward_inputs = [&] {
     std::vector<at::Tensor> inputs = unpack_saved();
@@ -249,21 +264,26 @@ std::shared_ptr<const ProgramPair> AotNode::pair_for_results(const variable_list
     return inputs;
   };
   request.leaves = specialisation_->leaves();
-  auto made = make_backward_of_some(whole, flows, request);
-  specialisation_->programs().add({made});
+  auto made = make_backward_of_some(whole, flows, wants, request);
+  if (wants.empty()) {
+    specialisation_->programs().add({made});
+  } else {
+    specialisation_->programs().add_beside(made);
+  }
   return made;
 }
 
 variable_list AotNode::backward_of_program(const variable_list& tangents) {
-  std::shared_ptr<const ProgramPair> pair = pair_;
+  const std::vector<bool> wants = wanted();
+  std::shared_ptr<const ProgramPair> pair = wants.empty() ? pair_ : pair_for(tangents, wants);
   auto taken = taken_by(*pair, tangents);
   const auto are_as_they_came = [&] {
     return std::equal(taken->begin(), taken->end(), tangents.begin(),
                       [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
   };
-  if (!taken || !are_as_they_came()) {
-    auto better = specialisation_->programs().for_gradients(tangents_facts(tangents), *pair_);  // it takes them without copies
-    if (!better && !taken) better = pair_for_results(tangents);
+  if (!taken || (wants.empty() && !are_as_they_came())) {
+    auto better = specialisation_->programs().for_gradients(tangents_facts(tangents), {}, *pair_);  // it takes them without copies
+    if (!better && !taken) better = pair_for(tangents, {});
     if (better && better != pair_) {
       taken = taken_by(*better, tangents);
       pair = std::move(better);
@@ -286,7 +306,7 @@ variable_list AotNode::backward_of_program(const variable_list& tangents) {
 // modes that must see each op.
 variable_list AotNode::backward_by_ops(const variable_list& tangents) {
   std::vector<at::Tensor> inputs = unpack_saved();
-  const auto pair = pair_for_results(tangents);
+  const auto pair = pair_for(tangents, {});
   variable_list taken;
   for (uint32_t i = 0; i < tangents.size(); ++i) {
     const bool is_zero = !tangents[i].defined() && pair->takes_zeros[i];

@@ -80,7 +80,8 @@ class AotNode final : public capture::ProgramNode {
   variable_list of_edges(variable_list by_primal) const;
   variable_list backward_of_program(const variable_list& tangents);
   variable_list backward_by_ops(const variable_list& tangents);
-  std::shared_ptr<const ProgramPair> pair_for_results(const variable_list& tangents);
+  std::vector<bool> wanted() const;  // ProgramPair::wants, of this backward
+  std::shared_ptr<const ProgramPair> pair_for(const variable_list& tangents, const std::vector<bool>& wants);
   std::optional<variable_list> taken_by(const ProgramPair& pair, const variable_list& tangents) const;
   std::vector<at::Tensor> unpack_saved();
   variable_list run_program(const ProgramPair& pair, std::vector<at::Tensor> inputs, Program::Way way);

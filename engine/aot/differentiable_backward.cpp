@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/format.h"
 #include "cache/key.h"
+#include "codegen/partition/some_gradients.h"
 #include "codegen/partition/some_tangents.h"
 #include "engine/aot/aot_node.h"
 #include "engine/aot/carried_integers.h"
@@ -48,13 +49,16 @@ variable_list by_primal(const std::vector<uint32_t>& with_gradients, variable_li
   return gradients;
 }
 
-void set_joint(capture::RecomputedBackward& backward, const capture::Joint& joint, const std::vector<uint32_t>& with_gradients) {
+// `wants`: ProgramPair::wants.
+void set_joint(capture::RecomputedBackward& backward, const capture::Joint& joint, const std::vector<uint32_t>& with_gradients,
+               const std::vector<bool>& wants = {}) {
   const auto tangents = joint.tangent_values(), gradients = joint.gradient_values();
   backward.graph = joint.graph;
   backward.tangents.assign(tangents.begin(), tangents.end());
   backward.gradients.clear();
   for (const uint32_t primal : with_gradients) {
-    backward.gradients.push_back(primal < gradients.size() ? gradients[primal] : capture::ValueId());
+    const bool is_wanted = primal < gradients.size() && (wants.empty() || wants[primal]);
+    backward.gradients.push_back(is_wanted ? gradients[primal] : capture::ValueId());
   }
 }
 
@@ -129,9 +133,13 @@ variable_list AotNode::differentiable_backward(const variable_list& tangents) {
   integers.append_carriers(inputs);
   integers.append_facts(facts);
   for (const double number : backward.bindings.floats) cache::append(facts, number);
+  const std::vector<bool> wants = wanted();
+  for (const bool is_wanted : wants) cache::append(facts, is_wanted);
 
   const auto function = [&](const std::vector<at::Tensor>& given) -> detail::FunctionOutput {
-    set_joint(backward, with_flows(whole->second_order.joint, flows), specialisation_->with_gradients());
+    const capture::Joint& joint = whole->second_order.joint;
+    const capture::Joint some = wants.empty() ? joint : codegen::with_some_gradients(joint, wants);
+    set_joint(backward, with_flows(some, flows), specialisation_->with_gradients(), wants);
     const auto tensors = std::span(given).first(backward.given.size());
     std::vector<at::Tensor> arrived(given.begin() + static_cast<ptrdiff_t>(tensors.size()),
                                     given.begin() + static_cast<ptrdiff_t>(carriers));

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/trace.h"
 #include "codegen/partition/random_numbers.h"
+#include "codegen/partition/some_gradients.h"
 #include "codegen/partition/some_tangents.h"
 #include "codegen/partition/split.h"
 #include "engine/aot/names.h"
@@ -233,16 +234,18 @@ std::shared_ptr<const ProgramPair> make_backward_beside(const std::shared_ptr<co
 }
 
 std::shared_ptr<const ProgramPair> make_backward_of_some(const std::shared_ptr<const ProgramPair>& whole, const std::vector<bool>& flows,
-                                                         const PairRequest& request) {
-  auto some = codegen::with_some_tangents(whole->joint, flows);
+                                                         const std::vector<bool>& wants, const PairRequest& request) {
+  const capture::Joint joint = wants.empty() ? whole->joint : codegen::with_some_gradients(whole->joint, wants);
+  auto some = codegen::with_some_tangents(joint, flows);
   auto backward = some ? codegen::backward_behind(*some, whole->saved_values) : nullptr;
   const bool takes_zeros = backward == nullptr;
   if (takes_zeros) {
-    some = codegen::with_gradients_of(whole->joint, flows);
+    some = codegen::with_gradients_of(joint, flows);
     backward = codegen::backward_behind(*some, whole->saved_values);
   }
   if (!backward) throw std::runtime_error("a part of a backward needs more than the whole");
   const auto pair = beside(whole, std::move(*some));
+  pair->wants = wants;
   add_backward(*pair, backward, request);
   for (size_t i = 0; takes_zeros && i < flows.size(); ++i) pair->takes_zeros[i] = !flows[i];
   count_bytes(*pair);
@@ -253,7 +256,7 @@ void ensure_backward(std::vector<std::shared_ptr<const ProgramPair>>& made, Pair
   const std::shared_ptr<const ProgramPair> whole = made.front();
   if (made.back()->backward || whole->tangents.empty()) return;
   request.tangents = whole->tangents;
-  made.push_back(make_backward_of_some(whole, std::vector<bool>(whole->tangents.size(), true), request));
+  made.push_back(make_backward_of_some(whole, std::vector<bool>(whole->tangents.size(), true), {}, request));
 }
 
 }  // namespace hindcast::engine

@@ -35,6 +35,7 @@ struct ProgramPair {
   std::shared_ptr<const Program> forward, backward;  // backward: nullptr if no gradients, or none like these, were needed yet
   capture::NodeProgram of_node;                      // the backward, for inlining into a captured backward graph
   std::vector<capture::Facts> tangents;              // by differentiable result: the incoming gradient; {0} if no gradient flows into it
+  std::vector<bool> wants;                           // by primal: its gradient is computed; empty: each that the function's node has
   std::vector<bool> takes_zeros;                     // by differentiable result: takes zeros if no gradient comes in
   std::shared_ptr<const ProgramPair> whole;          // the ProgramPair for all results; nullptr if these are
   SecondOrder second_order;                          // only if `whole` is nullptr
@@ -87,9 +88,9 @@ std::shared_ptr<const ProgramPair> compile_pair(capture::Joint joint, const Pair
 /// values that `whole` does not save.
 std::shared_ptr<const ProgramPair> make_backward_beside(const std::shared_ptr<const ProgramPair>& whole, capture::Joint joint,
                                                         const PairRequest& request);
-/// Compiles a backward for gradients of only some results.
+/// Compiles a backward from gradients of only some results, or to gradients of only some primals. `wants`: ProgramPair::wants.
 std::shared_ptr<const ProgramPair> make_backward_of_some(const std::shared_ptr<const ProgramPair>& whole, const std::vector<bool>& flows,
-                                                         const PairRequest& request);
+                                                         const std::vector<bool>& wants, const PairRequest& request);
 
 /// `made` begins with the ProgramPair for all results. If the last one has no backward and there are differentiable results, appends a
 /// backward for gradients of all results.

@@ -23,11 +23,18 @@ ProgramPairs::Pair ProgramPairs::whole() const {
   return nullptr;
 }
 
-ProgramPairs::Pair ProgramPairs::for_gradients(const std::vector<capture::Facts>& tangents, const ProgramPair& forward) const {
+ProgramPairs::Pair ProgramPairs::for_gradients(const std::vector<capture::Facts>& tangents, const std::vector<bool>& wants,
+                                               const ProgramPair& forward) const {
   for (const Pair& each : all()) {
-    if (each->backward && each->forward == forward.forward && each->tangents == tangents) return each;
+    if (each->backward && each->forward == forward.forward && each->tangents == tangents && each->wants == wants) return each;
   }
   return nullptr;
+}
+
+bool ProgramPairs::has_room_for_some_primals() const {
+  constexpr std::ptrdiff_t kMostOfSome = 3;
+  const auto known = all();
+  return std::count_if(known.begin(), known.end(), [](const Pair& each) { return !each->wants.empty(); }) < kMostOfSome;
 }
 
 void ProgramPairs::add(std::vector<Pair> made) {
@@ -41,6 +48,12 @@ void ProgramPairs::add(std::vector<Pair> made) {
     oldest.push_back(std::move(*last));
     pairs_.erase(last);
   }
+}
+
+void ProgramPairs::add_beside(Pair made) {
+  const std::lock_guard lock(mutex_);
+  if (pairs_.empty() || pairs_.front()->forward != made->forward) return;  // their forward has been replaced meanwhile
+  pairs_.insert(pairs_.begin() + 1, std::move(made));
 }
 
 void ProgramPairs::note_miss(const Pair& pair) {

@@ -20,11 +20,16 @@ class ProgramPairs {
   std::vector<Pair> all() const;
   /// The programs for gradients of all results; nullptr before the first backward.
   Pair whole() const;
-  /// The programs with the same forward and a backward for gradients like these; nullptr if these have not been compiled.
-  Pair for_gradients(const std::vector<capture::Facts>& tangents, const ProgramPair& forward) const;
+  /// The programs with the same forward and a backward from gradients like these to those of these primals; nullptr if these have not been
+  /// compiled.
+  Pair for_gradients(const std::vector<capture::Facts>& tangents, const std::vector<bool>& wants, const ProgramPair& forward) const;
+  /// Whether there may be one more backward to gradients of only some primals: a program may want others each time.
+  bool has_room_for_some_primals() const;
   /// Adds programs that share one forward; the last one is for the next call. All are added at once, so that no call finds a forward
   /// without its backward.
   void add(std::vector<Pair> made);
+  /// Adds programs that are not for the next call.
+  void add_beside(Pair made);
   /// A call tried other programs before these. If this happens twice in a row, these become the next call's first.
   void note_miss(const Pair& pair);
   /// Replaces all programs by better ones. Nodes that hold the former ones continue to use them.

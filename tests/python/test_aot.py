@@ -1145,6 +1145,34 @@ def test_a_compiler_of_ones_own(capsys):
     assert made.backward is not None and "saves" in made.explanation and "digraph" in made.joint.dot
 
 
+def test_a_backward_computes_the_gradients_that_are_asked_for():
+    programs = []
+
+    def compiler(program, examples):
+        programs.append(program)
+        return program.run
+
+    net = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Tanh(), nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(8, 2)).double()
+    f = hindcast.aot_module(net, compiler, compiler, back_off=False)
+    x = torch.randn(4, 2, 6, 6, dtype=torch.float64, requires_grad=True)
+    weight = net[2].weight
+    for wanted in ((x,), (x,), (weight,), tuple(net.parameters()), (x, weight), (x, *net.parameters()), (x,)):
+        for create_graph in (False, True):
+            gradients = []
+            for each in (net, f):
+                first = torch.autograd.grad(each(x).square().sum(), wanted, create_graph=create_graph)
+                gradients.append(first)
+                if create_graph:
+                    inputs = (x, *net.parameters())
+                    gradients.append(torch.autograd.grad(sum(one.square().sum() for one in first), inputs, materialize_grads=True))
+            middle = len(gradients) // 2
+            torch.testing.assert_close(gradients[middle:], gradients[:middle])
+    products = [sum(node.op in ("aten::mm", "aten::addmm") for node in program.nodes) for program in programs[:3]]
+    assert products == [1, 2, 1], "forward, both gradients of the last layer, and that of its argument alone"
+    gradients = programs[2].code.count("[True, False, False]")
+    assert gradients == 2, programs[2].code
+
+
 def test_a_compiler_that_fails_leaves_the_program_to_aten():
     def compiler(program, examples):
         raise ValueError("not today")
