@@ -7,8 +7,8 @@
 
 namespace hindcast::codegen {
 
-/// The joint program without the gradients of the primals for which `wants`, indexed by primal, is false. Ops that compute several gradients
-/// (`output_mask`) compute only those that are read.
+/// The joint program without the gradients of the primals for which `wants`, indexed by primal, is false. Ops that compute several
+/// gradients (`output_mask`) compute only those that are read.
 capture::Joint with_some_gradients(const capture::Joint& joint, const std::vector<bool>& wants);
 
 }  // namespace hindcast::codegen
