@@ -1,8 +1,9 @@
 """Where a size that a function reads goes: whether a symbol of PyTorch's (``torch.SymInt``) can replace it unnoticed.
 
-A symbol is no int: ``isinstance(n, int)``, ``hash(n)`` and numpy see the difference. So code gets symbols only where its bytecode says that they go nowhere but into arithmetic with each other and with constants, comparisons that a branch takes at once, bounds of slices,
-and arguments of PyTorch's functions that take symbols. All else of the code gets plain numbers. A function in Python that has the name of
-such a one, as ``view`` of a class of the user's, gets numbers too (`_symbols_for_code.NumbersForPython`).
+A symbol is no int: ``isinstance(n, int)``, ``hash(n)`` and numpy see the difference. So code gets symbols only where its bytecode says
+that they go nowhere but into arithmetic with each other and with constants, comparisons that a branch takes at once, bounds of slices,
+arguments of PyTorch's functions that take symbols, and arguments of functions and modules in Python of which the same is true. All else of
+the code gets plain numbers, and so does a function in Python that was not followed (`_symbols_for_code.NumbersForPython`).
 """
 
 import dis
@@ -290,8 +291,10 @@ class Flow:
             return OTHERS
         if of == TORCH and name in ("_C", "_nn"):
             return TORCH
-        if isinstance(of, Object) and name not in METHODS_WITH_SYMBOLS and name not in READS:
-            return self._found(Object((*of.path, name)))
+        if isinstance(of, Object):
+            found = self._found(Object((*of.path, name)))
+            if not isinstance(found, Object) or (name not in METHODS_WITH_SYMBOLS and name not in READS):
+                return found
         return Named(name, of == TORCH, of if of == TENSOR or isinstance(of, (Computed, Variable)) else None)
 
     def _load_attr(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
@@ -390,7 +393,12 @@ class Flow:
         if function.code in reviewed_methods:
             return OTHER
         within = Flow(function.code, 0, (), variables, self._resolve, NO_READ, self, function.path)
-        within.run()
+        try:
+            within.run()
+        except (Noticed, IndexError, KeyError):
+            if is_given:
+                raise
+            return None
         if is_given:
             with_symbols = frozenset(name for name, value in variables if has_symbol(value))
             self.calls.add(Call(self._code, instruction.offset, function.code, with_symbols))
