@@ -76,10 +76,10 @@ struct Recorder::Scope::Guards {
     below_autograd.emplace();
     without_lazy_ops.emplace(kLazy);
   }
+  c10::impl::IncludeDispatchKeyGuard include{kRecorderKey};  // first: a guard restores the keys of when it was made
   std::optional<at::AutoDispatchBelowADInplaceOrView> below_autograd;
   std::optional<c10::impl::ExcludeDispatchKeyGuard> without_lazy_ops;
   std::optional<c10::impl::IncludeDispatchKeyGuard> symbolic_composites;
-  c10::impl::IncludeDispatchKeyGuard include{kRecorderKey};
 };
 
 Recorder::Scope::Scope(Recorder& recorder, Autograd autograd)
