@@ -227,10 +227,13 @@ const std::vector<c10::SymInt>& TracingTensor::strides_under_vmap(const c10::Sym
 c10::SymIntArrayRef TracingTensor::sym_sizes_custom() const {
   if (const auto mapped = size_of_vmap(); mapped && has_symbol(sizes)) return sizes_under_vmap(*mapped);
   const Symbols which = which_symbols(sizes);
-  if (which == Symbols::All) return sizes;
+  const bool may_divide_by_zero = real.numel() == 0 && is_interpreter_asking();  // a symbol would raise another error than a number
+  if (which == Symbols::All && !may_divide_by_zero) return sizes;
   size_numbers_.clear();
-  for (const c10::SymInt& size : sizes) {
-    const bool is_symbol = which == Symbols::Unsteady && !SymbolTable::is_steady(size);
+  for (size_t dim = 0; dim < sizes.size(); ++dim) {
+    const c10::SymInt& size = sizes[dim];
+    const bool is_zero = may_divide_by_zero && real.sizes()[dim] == 0;
+    const bool is_symbol = !is_zero && (which == Symbols::All || (which == Symbols::Unsteady && !SymbolTable::is_steady(size)));
     size_numbers_.push_back(is_symbol ? size : c10::SymInt(size.guard_int(__FILE__, __LINE__)));
   }
   return size_numbers_;

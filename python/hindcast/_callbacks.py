@@ -186,7 +186,8 @@ def _takes_symbols(is_symbol: Sequence[bool], is_steady: Sequence[bool]) -> int:
     numbers = thread.numbers
     if numbers is None:
         return NOWHERE
-    which, are_given_to_code = takes_symbols(sys._getframe(1), is_symbol, is_steady)
+    with numbers.paused():
+        which, are_given_to_code = takes_symbols(sys._getframe(1), is_symbol, is_steady)
     return which if not are_given_to_code or numbers.watch() else NOWHERE
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, Optional
 
 from ._bytecode import can_be_followed, names_of, prepared, stored_by
 from ._size_values import (  # fmt: skip
-    ANOTHER, NO_READ, NOT_OF_INTS, NULL, OTHER, OTHERS, PERHAPS, SIZE, TENSOR, TORCH, TRUTH, Call, Computed, Constant, Function, Int,
+    ANOTHER, NO_READ, NOT_A_TENSORS, NOT_OF_INTS, NULL, OTHER, OTHERS, PERHAPS, SIZE, TENSOR, TORCH, TRUTH, Call, Computed, Constant, Function, Int,
     Known, List, Named, Noticed, Object, Read, Resolve, Slice, Stack, Value, Variable, Variables, are_ints, has_symbol, int_of, items_of,
     joined, least_of, may_be_argument, nothing_is_known, tensor_of,
 )
@@ -25,6 +25,7 @@ _OF_TENSORS = frozenset(
     ("broadcast_to", "narrow", "repeat_interleave", "reshape", "roll", "select", "split", "split_with_sizes", "tile", "unflatten")
 )
 METHODS_WITH_SYMBOLS = _OF_TENSORS | frozenset(("expand", "new_empty", "new_full", "new_ones", "new_zeros", "repeat", "view"))
+_RESHAPING = METHODS_WITH_SYMBOLS - {"split", "split_with_sizes"}  # these return one tensor
 _MADE = ("arange", "empty", "eye", "full", "ones", "rand", "randint", "randn", "randperm", "zeros")
 FUNCTIONS_WITH_SYMBOLS = _OF_TENSORS | frozenset((*_MADE, "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"))
 # PyTorch's functions in Python that are correct with symbols, and return none: their code was reviewed.
@@ -126,20 +127,23 @@ class Flow:
                 self._reach(following, _State(stack, self._variables))
         self._resolve = nothing_is_known  # this may be cached, and must not keep the variables' values alive
 
-    def stack_at(self, place: int, variables: Variables) -> Stack:
+    def stack_at(self, place: int, variables: Variables, resolve: Resolve) -> Stack:
         """`variables`: as they are at `place`."""
         now = dict(variables)
+        return tuple(self._now(value, place, now, resolve) for value in self._states[place].stack)
 
-        def known(value: Value) -> Value:
-            if isinstance(value, Computed):
-                return TENSOR if all(known(each) == TENSOR for each in value.of) else OTHER
-            if not isinstance(value, Variable):
-                return value
+    def _now(self, value: Value, place: int, variables: dict[str, Value], resolve: Resolve) -> Value:
+        if isinstance(value, Variable):
             between = self._instructions[value.place + 1 : place]
             is_the_same = value.place < place and not any(value.name in stored_by(each) for each in between)
-            return now.get(value.name, OTHER) if is_the_same else OTHER
-
-        return tuple(map(known, self._states[place].stack))
+            return variables.get(value.name, OTHER) if is_the_same else OTHER
+        if isinstance(value, Computed):
+            return TENSOR if all(self._now(each, place, variables, resolve) == TENSOR for each in value.of) else OTHER
+        if isinstance(value, Named) and value.of is not None:
+            of = self._now(value.of, place, variables, resolve)
+            is_foreign = isinstance(of, Object) and resolve((*of.path, value.name + "()")) == NOT_A_TENSORS
+            return OTHER if is_foreign else value._replace(of=of if of == TENSOR else None)
+        return value
 
     def _reach(self, place: int, state: "_State") -> None:
         known = self._states.get(place)
@@ -295,6 +299,8 @@ class Flow:
             found = self._found(Object((*of.path, name)))
             if not isinstance(found, Object) or (name not in METHODS_WITH_SYMBOLS and name not in READS):
                 return found
+            if self._resolve((*of.path, name + "()")) == NOT_A_TENSORS:
+                return OTHER
         return Named(name, of == TORCH, of if of == TENSOR or isinstance(of, (Computed, Variable)) else None)
 
     def _load_attr(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
@@ -358,6 +364,8 @@ class Flow:
         if not any(map(has_symbol, arguments)):
             if function is not None and function.name in TENSOR_OPERATORS and (function.is_torchs or function.of is not None):
                 return tensor_of(arguments if function.is_torchs else (function.of, *arguments)) or OTHER
+            if function is not None and function.name in _RESHAPING and function.of is not None:
+                return tensor_of((function.of,)) or OTHER
             if function is None or function.name not in ("numel", "size") or keywords:
                 return OTHER
             return OTHERS if function.name == "size" and not arguments else ANOTHER
@@ -365,7 +373,8 @@ class Flow:
         by_place = arguments[: len(arguments) - keywords]
         if not takes or not all(map(may_be_argument, by_place)) or any(map(has_symbol, arguments[len(by_place) :])):
             raise Noticed(instruction.opname)
-        return OTHER
+        is_tensor = function is not None and function.of is not None and function.name in _RESHAPING
+        return tensor_of((function.of,)) or OTHER if is_tensor else OTHER  # type: ignore[union-attr]
 
     def _function(self, callee: Stack) -> Optional[Function]:
         found = [each for each in callee if isinstance(each, Object)]
@@ -624,7 +633,7 @@ class Flow:
                 return Int(is_symbol, None)
             return Int(is_symbol, max(one.least, other.least) if operator == "+" else min(one.least, other.least))
         # C++ rounds toward zero, Python down.
-        is_same = one.least is not None and other.least is not None
+        is_same = one.least is not None and (other.least == 1 or (other.least == 0 and other.may_be_symbol))  # a plain 0 is an error
         return Int(is_symbol, 0) if operator in ("//", "%") and is_same else None
 
     def _unary_negative(self, _: dis.Instruction, stack: Stack) -> Optional[Stack]:

@@ -78,7 +78,7 @@ class Computed(NamedTuple):
 
 Value = Union[str, Int, Constant, List, Slice, Named, Known, Function, Object, Variable, Computed]
 OTHER, TENSOR, TORCH, NULL = "other", "tensor", "torch", "null"
-NOT_OF_INTS = Known("class of neither ints nor symbols")
+NOT_OF_INTS, NOT_A_TENSORS = Known("class of neither ints nor symbols"), Known("no tensor's method, and none in Python")
 TRUTH = "truth"  # the result of a comparison
 PERHAPS = "perhaps a symbol"
 SIZE = Int(may_be_symbol=True, least=0)

@@ -1,12 +1,13 @@
 """Gives symbols for sizes to the code of running functions, where that goes unnoticed (`_size_flow`), and numbers to all other code."""
 
 import abc
+import contextlib
 import dis
 import math
 import os
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -17,7 +18,7 @@ from . import _bytecode, _size_flow, _size_values
 from ._bytecode import call_at, can_be_followed, instructions_of, names_of, place_of
 from ._size_flow import INDEXING, LOSSES, READS, REVIEWED, VIEWS, Flow, reviewed_methods
 from ._size_values import (  # fmt: skip
-    MOST_ITEMS, NOT_OF_INTS, OTHER, TENSOR, TORCH, Call, Constant, Function, Int, Known, List, Noticed, Object, Read, Value, Variables,
+    MOST_ITEMS, NOT_A_TENSORS, NOT_OF_INTS, OTHER, TENSOR, TORCH, Call, Constant, Function, Int, Known, List, Noticed, Object, Read, Value, Variables,
     has_symbol, least, without_paths,
 )
 
@@ -49,8 +50,8 @@ def _kind_of(value: Any) -> Value:
     if type(value) is int:
         return Int(False, least(value))
     if type(value) is torch.SymInt:
-        bound = next((bound for bound in (1, 0) if _is_at_least(value, bound)), None)
-        return Int(False, bound)  # from another read, which has been followed
+        # From another read, which has been followed. If it is 0 at other sizes, and divides there, the program is not for them.
+        return Int(False, min(int(str(value.node)), 1) if _is_at_least(value, 0) else None)
     if value is None or type(value) is bool:
         return Constant(value)
     if type(value) in (torch.Tensor, torch.nn.Parameter):
@@ -126,6 +127,15 @@ def _part_of(value: Any, name: str) -> list[Any]:
     return [_elements_of(value).get(name, _NOTHING) if name.startswith("[") else _attribute_of(value, name)]
 
 
+def _is_foreign(value: Any, method: str) -> bool:
+    """Whether the method is known to be neither a tensor's nor a function in Python, which gets numbers where it is not followed."""
+    if value is _NOTHING or isinstance(value, torch.Tensor):
+        return False
+    if type(value) is types.ModuleType or type(value).__getattribute__ is not object.__getattribute__:
+        return type(value) is types.ModuleType and type(vars(value).get(method)) is not types.FunctionType
+    return type(_attribute_of(value, method)) not in (_Method, types.FunctionType)
+
+
 def _is_filled(cell: types.CellType) -> bool:
     try:
         return cell.cell_contents is not _NOTHING
@@ -167,9 +177,16 @@ class _Frame:
     def __init__(self, frame: types.FrameType) -> None:
         self._names = names_of(frame.f_code)
         self._locals = frame.f_locals
+        self._is_snapshot = sys.version_info < (3, 13)
         self._globals = frame.f_globals
         self._builtins = frame.f_builtins
         self.asked: dict[tuple[str, ...], Value] = {}  # since it was last emptied
+
+    def let_go(self) -> None:
+        """Until 3.12, the frame keeps the mapping, and what was in it. Code that may use the mapping itself is not followed."""
+        of_frame_here_and_call = 3
+        if self._is_snapshot and sys.getrefcount(self._locals) <= of_frame_here_and_call:
+            self._locals.clear()  # type: ignore[attr-defined]
 
     def variables(self, names: frozenset[str]) -> Variables:
         bound = sorted(name for name in names if name in self._locals)
@@ -196,6 +213,8 @@ class _Frame:
         for name in attributes:
             if name == "()":
                 return _common(_function_at(path[:-1], value) for value in found)
+            if name.endswith("()"):
+                return NOT_A_TENSORS if any(_is_foreign(value, name[:-2]) for value in found) else OTHER
             if name in self._names.attributes:
                 return OTHER
             found = [each for value in found for each in _part_of(value, name)]
@@ -233,7 +252,7 @@ def _follow(code: types.CodeType, place: int, read: Read, frame: _Frame) -> Opti
     try:
         before = _flow_before(code, frame)
         now = frame.all_variables()
-        flow = Flow(code, place, before.stack_at(place, now), now, frame.resolve, read)
+        flow = Flow(code, place, before.stack_at(place, now, frame.resolve), now, frame.resolve, read)
         flow.run()
     except (Noticed, IndexError, KeyError):
         return None
@@ -246,9 +265,17 @@ _found: dict[Any, list[tuple[_Asked, Optional[_Outcome]]]] = {}
 _before: dict[Any, list[tuple[_Asked, Flow]]] = {}
 
 
-def _outcome_of(code: types.CodeType, place: int, read: Read, frame: _Frame) -> Optional[_Outcome]:
-    if not can_be_followed(code):
+def _outcome_of(running: types.FrameType, place: int, read: Read) -> Optional[_Outcome]:
+    if not can_be_followed(running.f_code):
         return None
+    frame = _Frame(running)
+    try:
+        return _known_outcome(running.f_code, place, read, frame)
+    finally:
+        frame.let_go()
+
+
+def _known_outcome(code: types.CodeType, place: int, read: Read, frame: _Frame) -> Optional[_Outcome]:
     if len(_found) >= _MOST_FOUND:
         _found.clear()
         _before.clear()
@@ -265,7 +292,7 @@ def _outcome_of(code: types.CodeType, place: int, read: Read, frame: _Frame) -> 
 def _goes_unnoticed(frame: types.FrameType, place: int, read: Read) -> bool:
     calls: set[Call] = set()
     for _ in range(_MOST_RETURNS):
-        outcome = _outcome_of(frame.f_code, place, read, _Frame(frame))
+        outcome = _outcome_of(frame, place, read)
         if outcome is None:
             return False
         calls |= outcome.calls
@@ -367,6 +394,8 @@ def _contains_symbol(value: Any) -> bool:
         return any(map(_contains_symbol, (value.start, value.stop, value.step)))
     if kind in (tuple, list, torch.Size) and len(value) <= MOST_ITEMS:
         return any(map(_contains_symbol, value))
+    if kind is dict and len(value) <= MOST_ITEMS:
+        return any(map(_contains_symbol, value.values()))
     return kind is torch.SymInt
 
 
@@ -376,6 +405,8 @@ def _with_numbers(value: Any) -> Any:
         return value
     if kind is slice:
         return slice(*map(_with_numbers, (value.start, value.stop, value.step)))
+    if kind is dict:
+        return {name: _with_numbers(each) for name, each in value.items()}
     return int(value) if kind is torch.SymInt else kind(map(_with_numbers, value))
 
 
@@ -391,6 +422,18 @@ class NumbersForPython:
             sys.setprofile(self._enters)
             self._is_watching = True
         return self._is_watching and sys.getprofile() == self._enters
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """For code of ours, which looks at symbols. Besides, Python 3.11 may crash in a generator under a profiler that collects garbage."""
+        is_watching = self._is_watching and sys.getprofile() == self._enters
+        if is_watching:
+            sys.setprofile(None)
+        try:
+            yield
+        finally:
+            if is_watching:
+                sys.setprofile(self._enters)
 
     def end(self) -> None:
         if self._is_watching and sys.getprofile() == self._enters:

@@ -1,6 +1,9 @@
 """Modules and functions at sizes that are new in every call: they have one program for all of them."""
 
+import functools
+import itertools
 import sys
+import weakref
 
 import hindcast
 import pytest
@@ -171,6 +174,7 @@ FOLLOWED = {
     "checked": (checked, sequences),
     "a mean": (lambda x: (x * x).sum() / x.shape[0], sequences),
     "a mean of all": (lambda x: x.square().sum() / x.numel() + x.shape[1] * x.mean(), sequences),
+    "a view's product": (lambda x: x.view(x.shape[0], -1) * x.shape[0] / x.reshape(x.shape[0], -1).shape[1], sequences),
     "products": (lambda x: x * x.shape[0] - x[:, 0].exp()[:, None] * x.shape[1] + x.shape[0], sequences),
     "written": (written, sequences),
     "divergence": (lambda x: F.kl_div(x.log_softmax(-1), x.detach().softmax(-1), reduction="batchmean"), sequences),
@@ -311,6 +315,57 @@ def replaces(x):
         replaced = former
 
 
+class Cached:
+    @functools.lru_cache(None)
+    def split(self, rows):
+        return float(rows)
+
+
+class Box:
+    pass
+
+
+class Watching(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.sizes = (kwargs or {}).get("size", ())
+        return function(*args, **(kwargs or {}))
+
+
+cached = Cached()
+
+
+def given_to_a_builtin(x):
+    box, items = Box(), []
+    box.view = items.append
+    box.view(x.shape[0])
+    return x * (type(items[0]) is int)
+
+
+def resized_in_a_mode(x):
+    with Watching() as mode:
+        y = F.interpolate(x[None], size=(x.shape[1] * 2, WIDTH))[0]
+    return y * all(type(n) is int for n in mode.sizes)
+
+
+class Weak:
+    pass
+
+
+def let_go(x):
+    kept = Weak()
+    reference = weakref.ref(kept)
+    rows = len(str(x.shape[0]))
+    kept = None
+    return x * (2 * rows if reference() is None else 3)
+
+
+def quotient(x):
+    try:
+        return x * (x.shape[0] // x[:, 7:].shape[1])
+    except ZeroDivisionError:
+        return x * 100
+
+
 NOTICING = {
     "noted": lambda x: noted(x, x.shape[0]),
     "noted deeper": lambda x: noted_deeper(x, x.shape[0]),
@@ -325,6 +380,12 @@ NOTICING = {
     "mapping": lambda x: x.reshape(dict(rows=x.shape[0])["rows"], -1) * len({x.shape[0]: 1}),
     "returned and noted": lambda x: noted(x, sizes_of(x)[0]),
     "replaced": replaces,
+    "a cached method": lambda x: x * cached.split(x.shape[0]),
+    "an iterator": lambda x: x * sum(type(n) is int for n in itertools.repeat(x.shape[0], 2)),
+    "a builtin": given_to_a_builtin,
+    "a mode": resized_in_a_mode,
+    "what the function lets go of": let_go,
+    "division by zero": quotient,
 }
 
 
