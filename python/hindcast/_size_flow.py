@@ -15,34 +15,14 @@ from collections.abc import Iterator
 from typing import NamedTuple, Optional
 
 from ._bytecode import can_be_followed, names_of, prepared, stored_by
+from ._size_calls import FUNCTIONS_WITH_SYMBOLS, METHODS_WITH_SYMBOLS, RESHAPING, TENSOR_OPERATORS, bound, result_of
 from ._size_values import (  # fmt: skip
-    ANOTHER, NO_READ, NOT_A_TENSORS, NOT_OF_INTS, NULL, OTHER, OTHERS, PERHAPS, SIZE, TENSOR, TORCH, TRUTH, Call, Computed, Constant, Function, Int,
+    ANOTHER, NO_READ, NOT_A_TENSORS, NULL, OTHER, OTHERS, PERHAPS, SIZE, TENSOR, TORCH, TRUTH, Call, Computed, Constant, Function, Int,
     Known, List, Named, Noticed, Object, Read, Resolve, Slice, Stack, Value, Variable, Variables, are_ints, has_symbol, int_of, items_of,
-    joined, least_of, may_be_argument, nothing_is_known, tensor_of,
+    joined, may_be_argument, nothing_is_known, tensor_of,
 )
 
-_OF_TENSORS = frozenset(
-    ("broadcast_to", "narrow", "repeat_interleave", "reshape", "roll", "select", "split", "split_with_sizes", "tile", "unflatten")
-)
-METHODS_WITH_SYMBOLS = _OF_TENSORS | frozenset(("expand", "new_empty", "new_full", "new_ones", "new_zeros", "repeat", "view"))
-_RESHAPING = METHODS_WITH_SYMBOLS - {"split", "split_with_sizes"}  # these return one tensor
-_MADE = ("arange", "empty", "eye", "full", "ones", "rand", "randint", "randn", "randperm", "zeros")
-FUNCTIONS_WITH_SYMBOLS = _OF_TENSORS | frozenset((*_MADE, "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"))
-# PyTorch's functions in Python that are correct with symbols, and return none: their code was reviewed.
-REVIEWED = frozenset(
-    ("_check_key_padding_mask", "_verify_batch_size", "_verify_spatial_size", "affine_grid", "fold", "interpolate", "pad", "upsample")
-)
-reviewed_methods: set[types.CodeType] = set()  # the same, by code
-# Operators whose result is one tensor, as methods and as functions of torch's.
-TENSOR_OPERATORS = frozenset(
-    ("abs", "clamp", "double", "exp", "float", "log", "mean", "mul", "neg", "norm", "pow", "relu", "sigmoid", "sqrt", "square", "sub")
-    + ("sum", "tanh", "add", "div", "matmul", "contiguous", "detach", "logsumexp", "sin", "cos", "view_as", "where", "clone", "softmax")
-    + ("log_softmax", "zeros_like", "ones_like", "randn_like", "rand_like", "flatten", "unsqueeze", "squeeze", "transpose", "amax")
-)
-LOSSES = frozenset(
-    ("binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss", "kl_div", "l1_loss", "mse_loss", "nll_loss")
-    + ("smooth_l1_loss", "relu", "silu", "gelu", "softmax", "log_softmax", "linear", "normalize", "softplus")
-)
+reviewed_methods: set[types.CodeType] = set()  # methods in Python that are correct with symbols, and return none
 READS = frozenset(("numel", "shape", "size"))
 VIEWS = frozenset(("H", "T", "mH", "mT"))  # attributes that are operators
 # Instructions implemented by C++ code that supports symbols.
@@ -356,7 +336,7 @@ class Flow:
             return self._size(function, arguments) if self._read.function is None else self._returned(callee)  # type: ignore[union-attr]
         keywords = 0 if names is None else len(names)
         known = next((each for each in callee if isinstance(each, Known)), None)
-        result = None if known is None else self._result_of(known.name, arguments, keywords)
+        result = None if known is None else result_of(known.name, arguments, keywords)
         if result is None and names is not None:
             result = self._result_in_python(instruction, callee, arguments, names)
         if result is not None:
@@ -364,7 +344,7 @@ class Flow:
         if not any(map(has_symbol, arguments)):
             if function is not None and function.name in TENSOR_OPERATORS and (function.is_torchs or function.of is not None):
                 return tensor_of(arguments if function.is_torchs else (function.of, *arguments)) or OTHER
-            if function is not None and function.name in _RESHAPING and function.of is not None:
+            if function is not None and function.name in RESHAPING and function.of is not None:
                 return tensor_of((function.of,)) or OTHER
             if function is None or function.name not in ("numel", "size") or keywords:
                 return OTHER
@@ -373,7 +353,7 @@ class Flow:
         by_place = arguments[: len(arguments) - keywords]
         if not takes or not all(map(may_be_argument, by_place)) or any(map(has_symbol, arguments[len(by_place) :])):
             raise Noticed(instruction.opname)
-        is_tensor = function is not None and function.of is not None and function.name in _RESHAPING
+        is_tensor = function is not None and function.of is not None and function.name in RESHAPING
         return tensor_of((function.of,)) or OTHER if is_tensor else OTHER  # type: ignore[union-attr]
 
     def _function(self, callee: Stack) -> Optional[Function]:
@@ -425,36 +405,6 @@ class Flow:
         self.returned = joined(self.returned, stack[-1]) if self._returns else stack[-1]
         self._returns = True
         return stack[:-1]
-
-    @staticmethod
-    def _result_of(name: str, arguments: Stack, keywords: int) -> Optional[Value]:
-        """The result of a function that is known. None: symbols must not reach it."""
-        if name in LOSSES:
-            return tensor_of(arguments) if not any(map(has_symbol, arguments)) else None
-        if name in REVIEWED:
-            return OTHER if TRUTH not in arguments else None
-        if keywords or not arguments:
-            return None
-        first = arguments[0]
-        if name == "_list_with_default":
-            return first if int_of(first) or (are_ints(first) and not has_symbol(first)) else PERHAPS
-        if name == "isinstance":
-            classes = items_of(arguments[1]) or arguments[1:]
-            is_followed = isinstance(first, List) or all(each == NOT_OF_INTS for each in classes)
-            return OTHER if is_followed and (int_of(first) or isinstance(first, List)) else None
-        numbers = first if len(arguments) == 1 else List(arguments)
-        if not isinstance(numbers, List) or not are_ints(numbers):
-            return None
-        if name in ("min", "max"):
-            return Int(*least_of(numbers))
-        if len(arguments) > 1:
-            return None
-        if name == "len":
-            return ANOTHER
-        if name in ("list", "tuple"):
-            return numbers._replace(is_mutable=name == "list" and numbers.items is not None)
-        is_negative = least_of(numbers)[1] is None and numbers.items != ()
-        return Int(has_symbol(numbers), None if is_negative else 0) if name in ("prod", "sum") else None
 
     def _size(self, function: Optional[Named], arguments: Stack) -> Value:
         """The result of the call that reads."""
@@ -683,33 +633,3 @@ def _methods(code: types.CodeType) -> list[Optional[str]]:
     """By place: that of Flow for the instruction."""
     names = ["_" + each.opname.lower() for each in prepared(code).instructions]
     return [name if hasattr(Flow, name) else None for name in names]
-
-
-def bound(function: Function, arguments: Stack, names: tuple[str, ...]) -> Optional[Variables]:
-    """The function's variables at its start. None: its parameters do not fit, or one that a closure shares gets symbols."""
-    code = function.code
-    count = len(arguments) - len(names)
-    positional = [*([Object(function.path[:-1])] if function.is_method else []), *map(_passed, arguments[:count])]
-    named = dict(zip(names, map(_passed, arguments[count:])))
-    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    variables: dict[str, Value] = {**dict(function.defaults), **dict(zip(parameters[: code.co_argcount], positional))}
-    rest = code.co_varnames[len(parameters) :]
-    if code.co_flags & 0x4:  # *args
-        variables[rest[0]] = List(tuple(positional[code.co_argcount :]))
-    elif len(positional) > code.co_argcount:
-        return None
-    if code.co_flags & 0x8 or not set(parameters[code.co_posonlyargcount :]).issuperset(named):  # **kwargs
-        if any(map(has_symbol, named.values())):
-            return None
-    variables.update((name, value) for name, value in named.items() if name in parameters)
-    for name, value in variables.items():
-        if value == TRUTH or isinstance(value, Slice) or (has_symbol(value) and name in code.co_cellvars):
-            return None
-    return tuple(sorted(variables.items()))
-
-
-def _passed(value: Value) -> Value:
-    """What an argument is for the function: it may change a list."""
-    if isinstance(value, List) and value.is_mutable:
-        return PERHAPS if has_symbol(value) else OTHER
-    return OTHER if isinstance(value, Variable) else value
