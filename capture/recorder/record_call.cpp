@@ -140,6 +140,13 @@ bool is_outranked_by_integers(const c10::IValue& input) {
   return is_small && tensor.dim() == 0 && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }
 
+void put_in_numbers(std::vector<c10::IValue>& inputs) {
+  const bool may_be_symbols = std::none_of(inputs.begin(), inputs.end(), is_outranked_by_integers);
+  for (c10::IValue& input : inputs) {
+    if (input.isTensor()) input = TracingTensor::with_its_number(input.toTensor(), may_be_symbols);
+  }
+}
+
 }  // namespace
 
 void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -150,10 +157,7 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (traits.view) return record_view_in_place(op, *traits.view, stack);
 
   std::vector<c10::IValue> inputs = take_arguments(op, *stack);
-  const bool may_be_symbols = std::none_of(inputs.begin(), inputs.end(), is_outranked_by_integers);
-  for (c10::IValue& input : inputs) {
-    if (input.isTensor()) input = TracingTensor::with_its_number(input.toTensor(), may_be_symbols);
-  }
+  put_in_numbers(inputs);
   const std::vector<c10::IValue> given = inputs;
   note_lost_history(inputs);
   seen_ = seen_now(op, inputs);

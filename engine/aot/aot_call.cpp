@@ -54,6 +54,12 @@ detail::AotPrograms programs_of(const ProgramPair& pair) {
 
 namespace {
 
+void give_up_for(Specialisation& known, const capture::OtherSizes& why) {
+  known.give_up();
+  if (const auto family = known.family()) family->give_up();
+  warn_once(std::string("a function runs eagerly from now on: ") + why.what());
+}
+
 at::Tensor copy_of(const at::Tensor& tensor) {
   const at::AutoDispatchBelowADInplaceOrView below;
   return tensor.clone();
@@ -183,6 +189,17 @@ std::optional<detail::FunctionOutput> AotCall::run(const std::shared_ptr<Special
   return trace_again(known, bindings);
 }
 
+void AotCall::add_node(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const ProgramPair>& pair,
+                       const capture::Bindings& bindings, detail::Gain gain, const std::vector<at::Tensor>& primals,
+                       const std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& results) {
+  const auto node = capture::own_node(new AotNode(context_, known, bindings));
+  connect(node, *known, results, primals);
+  if (call_.has_separate_results) node->keep_for_other_results();
+  if (call_.is_timed && gain == detail::Gain::PerhapsWithBackward) node->time_backward();
+  node->set_saved(pair, primals, outputs, results);
+  node->note_streams(pair->devices);
+}
+
 std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_ptr<Specialisation>& known,
                                                             const std::shared_ptr<const ProgramPair>& pair, capture::Bindings bindings) {
   const detail::Gain gain = gain_of(*context_, *known, *pair);
@@ -204,9 +221,7 @@ std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_pt
     made = pair->forward->run_and_bind(primals, bindings);
   } catch (const capture::OtherSizes& error) {  // the operator has run, and runs again: once
     random.restore();
-    known->give_up();
-    if (const auto family = known->family()) family->give_up();
-    warn_once(std::string("a function runs eagerly from now on: ") + error.what());
+    give_up_for(*known, error);
     return run_eagerly(*context_, call_);
   } catch (const std::exception&) {
     // A program writes last, so nothing has happened yet but draws and calls of users' operators. The function may read another number than
@@ -235,14 +250,7 @@ std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_pt
   context_->counts.hits.fetch_add(1, std::memory_order_relaxed);
   std::vector<at::Tensor> results(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(known->results().size()));
   separate(results, primals);
-  if (known->has_gradients()) {
-    const auto node = capture::own_node(new AotNode(context_, known, bindings));
-    connect(node, *known, results, primals);
-    if (call_.has_separate_results) node->keep_for_other_results();
-    if (call_.is_timed && gain == detail::Gain::PerhapsWithBackward) node->time_backward();
-    node->set_saved(pair, primals, outputs, results);
-    node->note_streams(pair->devices);
-  }
+  if (known->has_gradients()) add_node(known, pair, bindings, gain, primals, outputs, results);
   outputs.clear();
   return detail::FunctionOutput{.tensors = finish(*known, std::move(results), primals, bindings, /*is_written=*/false),
                                 .shape = known->shape(),

@@ -28,6 +28,10 @@ class AotCall {
   detail::FunctionOutput trace_new(Family& family);
 
  private:
+  /// For the results of a program.
+  void add_node(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const ProgramPair>& pair,
+                const capture::Bindings& bindings, detail::Gain gain, const std::vector<at::Tensor>& primals,
+                const std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& results);
   std::optional<detail::FunctionOutput> run_programs(const std::shared_ptr<Specialisation>& known,
                                                      const std::shared_ptr<const ProgramPair>& pair, capture::Bindings bindings);
   DynamicRow choose_symbols(const InputFacts& facts, const Family& family) const;
