@@ -61,11 +61,8 @@ class Interpreter {
       return;
     }
     const auto results = call(*instr.op, instr.args, 0xffffffffu, {}, in_this_state_ ? SeenOfAutograd() : instr.seen);
-    for (size_t i = 0; i < instr.outputs.size(); ++i) {
-      const ValueId output = instr.outputs[i];
-      if (instr.seen.is_noted && graph_ != nullptr) expect_sizes(*instr.op, results.at(i), sizes_of(output));
-      values[output.index] = results.at(i);
-    }
+    if (instr.seen.is_noted && graph_ != nullptr) expect_results(*instr.op, results, expected_of(instr));
+    for (size_t i = 0; i < instr.outputs.size(); ++i) values[instr.outputs[i].index] = results.at(i);
   }
 
   void write(const Instr& instr, bool without_gradients) {
@@ -163,10 +160,15 @@ class Interpreter {
   }
 
   const Env* const env_ = nullptr;  // exactly one of the two is set
-  std::vector<int64_t> sizes_of(ValueId value) const {
-    std::vector<int64_t> sizes;
-    for (const ExprId size : graph_->values[value.index].sizes) sizes.push_back(env_->integer(size));
-    return sizes;
+  std::vector<ExpectedResult> expected_of(const Instr& instr) const {
+    std::vector<ExpectedResult> expected;
+    for (const ValueId id : instr.outputs) {
+      ExpectedResult& result = expected.emplace_back();
+      if (!id.defined() || !graph_->values[id.index].defined) continue;
+      result.dtype = graph_->values[id.index].dtype;
+      for (const ExprId size : graph_->values[id.index].sizes) result.sizes.push_back(env_->integer(size));
+    }
+    return expected;
   }
 
   SymbolicEnv* const sizes_ = nullptr;

@@ -70,10 +70,23 @@ void call_as_seen(const c10::OperatorHandle& op, const SeenOfAutograd& seen, tor
   for (c10::IValue& value : stack) value = each_tensor(value, [&](const at::Tensor& tensor) { return disguise.take_off(tensor); });
 }
 
-void expect_sizes(const c10::OperatorHandle& op, const at::Tensor& result, at::IntArrayRef expected) {
-  if (!result.defined() || result.is_nested() || result.sizes() == expected) return;
-  throw OtherSizes(base::format("the operator {} returns sizes that depend on data: {}, and before, for arguments of the same sizes, {}",
-                                c10::toString(op.operator_name()), result.sizes(), expected));
+void expect_results(const c10::OperatorHandle& op, c10::ArrayRef<at::Tensor> results, c10::ArrayRef<ExpectedResult> expected) {
+  const auto refuse = [&](const std::string& seen, const std::string& before) {
+    throw OtherResults(base::format("what the operator {} returns depends on data: {}, and before, for arguments of the same sizes, {}",
+                                    c10::toString(op.operator_name()), seen, before));
+  };
+  const auto describe = [](at::ScalarType dtype, at::IntArrayRef sizes) {
+    return dtype == at::ScalarType::Undefined ? "no tensor" : base::format("{} of size {}", c10::toString(dtype), sizes);
+  };
+  if (results.size() != expected.size()) refuse(base::format("{} tensors", results.size()), base::format("{}", expected.size()));
+  for (size_t i = 0; i < results.size(); ++i) {
+    const at::Tensor& result = results[i];
+    if (result.defined() && result.is_nested()) continue;
+    const at::ScalarType dtype = result.defined() ? result.scalar_type() : at::ScalarType::Undefined;
+    const at::IntArrayRef sizes = result.defined() ? result.sizes() : at::IntArrayRef();
+    if (dtype == expected[i].dtype && sizes == at::IntArrayRef(expected[i].sizes)) continue;
+    refuse(describe(dtype, sizes), describe(expected[i].dtype, expected[i].sizes));
+  }
 }
 
 c10::IValue each_tensor(const c10::IValue& value, c10::function_ref<at::Tensor(const at::Tensor&)> replace) {

@@ -25,14 +25,20 @@ SeenOfAutograd seen_now(const c10::OperatorHandle& op, const std::vector<c10::IV
 /// Calls the op with the arguments on the stack, which must be its own, and leaves the results there.
 void call_as_seen(const c10::OperatorHandle& op, const SeenOfAutograd& seen, torch::jit::Stack& stack);
 
-/// A user's operator returned tensors of other sizes than those that a program is for: its sizes depend on data.
-class OtherSizes : public std::runtime_error {
+/// A user's operator returned other tensors than those that a program is for: what it returns depends on data.
+class OtherResults : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Throws OtherSizes. `expected`: the sizes that the program is for.
-void expect_sizes(const c10::OperatorHandle& op, const at::Tensor& result, at::IntArrayRef expected);
+/// What a program takes a result of a user's operator for.
+struct ExpectedResult {
+  std::vector<int64_t> sizes;
+  at::ScalarType dtype = at::ScalarType::Undefined;  // of an undefined tensor
+};
+
+/// Throws OtherResults if the number of the results, or one's sizes or dtype, or whether it is defined, is another one.
+void expect_results(const c10::OperatorHandle& op, c10::ArrayRef<at::Tensor> results, c10::ArrayRef<ExpectedResult> expected);
 
 /// Replaces each tensor in a tensor, a list of tensors or a list of optional tensors; other values are unchanged.
 c10::IValue each_tensor(const c10::IValue& value, c10::function_ref<at::Tensor(const at::Tensor&)> replace);

@@ -67,36 +67,48 @@ void put(at::Tensor result, size_t output, const Step& step, Slots& slots) {
 
 class BoxedCall final : public OpCall {
  public:
-  explicit BoxedCall(ResultSizes sizes) : sizes_(std::move(sizes)) {}
+  explicit BoxedCall(UsersResults results) : results_(std::move(results)) {}
 
   void run(const Step& step, Slots& slots, const Env& env) const override {
     ThreadStack scope(step);
     Stack& stack = *scope;
     for (const StepArg& arg : step.args) stack.push_back(argument(arg, slots, env));
     capture::call_as_seen(*step.op, step.seen, stack);
+    if (step.seen.is_noted) expect_results(step, stack, env);
     size_t output = 0;
-    const auto take_result = [&](at::Tensor result) {
-      if (output < sizes_.size()) check(step, result, sizes_[output], env);
-      put(std::move(result), output++, step, slots);
-    };
     for (c10::IValue& result : stack) {
       if (result.isTensor()) {
-        take_result(std::move(result).toTensor());
+        put(std::move(result).toTensor(), output++, step, slots);
       } else {
-        for (at::Tensor& tensor : result.toTensorVector()) take_result(std::move(tensor));
+        for (at::Tensor& tensor : result.toTensorVector()) put(std::move(tensor), output++, step, slots);
       }
     }
   }
-  size_t footprint() const override { return OpCall::footprint() + base::footprint(sizes_); }
-
- private:
-  static void check(const Step& step, const at::Tensor& result, const std::vector<capture::ExprId>& sizes, const Env& env) {
-    c10::SmallVector<int64_t, 6> expected;
-    for (const capture::ExprId size : sizes) expected.push_back(env.integer(size));
-    capture::expect_sizes(*step.op, result, expected);
+  size_t footprint() const override {
+    size_t bytes = OpCall::footprint() + base::footprint(results_);
+    for (const UsersResult& result : results_) bytes += base::footprint(result.sizes);
+    return bytes;
   }
 
-  const ResultSizes sizes_;
+ private:
+  void expect_results(const Step& step, const Stack& stack, const Env& env) const {
+    std::vector<at::Tensor> results;
+    for (const c10::IValue& result : stack) {
+      if (result.isTensor()) {
+        results.push_back(result.toTensor());
+      } else {
+        for (const at::Tensor& tensor : result.toTensorVector()) results.push_back(tensor);
+      }
+    }
+    std::vector<capture::ExpectedResult> expected(results_.size());
+    for (size_t i = 0; i < results_.size(); ++i) {
+      expected[i].dtype = results_[i].dtype;
+      for (const capture::ExprId size : results_[i].sizes) expected[i].sizes.push_back(env.integer(size));
+    }
+    capture::expect_results(*step.op, results, expected);
+  }
+
+  const UsersResults results_;
 };
 
 // Copies the base (or takes it, if it has no other owner), applies the views and writes to the last one.
@@ -125,11 +137,11 @@ class MutateCall final : public OpCall {
 
 }  // namespace
 
-std::unique_ptr<const OpCall> make_op_call(const Step& step, ResultSizes sizes) {
+std::unique_ptr<const OpCall> make_op_call(const Step& step, UsersResults results) {
   if (step.kind == capture::InstrKind::Mutate) return std::make_unique<MutateCall>();
-  if (step.seen.is_noted) return std::make_unique<BoxedCall>(std::move(sizes));
+  if (step.seen.is_noted) return std::make_unique<BoxedCall>(std::move(results));
   auto call = make_unboxed_call(step);
-  if (!call) call = std::make_unique<BoxedCall>(ResultSizes());
+  if (!call) call = std::make_unique<BoxedCall>(UsersResults());
   if (auto view = make_view_call(step, call)) return view;
   return call;
 }

@@ -52,10 +52,14 @@ class OpCall {
   virtual size_t footprint() const { return 64; }
 };
 
-/// The sizes of a step's results.
-using ResultSizes = std::vector<std::vector<capture::ExprId>>;
+/// What the results of a user's operator are in the graph.
+struct UsersResult {
+  std::vector<capture::ExprId> sizes;
+  at::ScalarType dtype = at::ScalarType::Undefined;
+};
+using UsersResults = std::vector<UsersResult>;
 
-/// The call of a step that is one op. `sizes`: for a user's operator, else empty.
-std::unique_ptr<const OpCall> make_op_call(const Step& step, ResultSizes sizes);
+/// The call of a step that is one op. `results`: of a user's operator.
+std::unique_ptr<const OpCall> make_op_call(const Step& step, UsersResults results);
 
 }  // namespace hindcast::codegen

@@ -212,12 +212,15 @@ std::vector<bool> Plan::find_shown_views() const {
   return result;
 }
 
-ResultSizes Plan::sizes_of_users_results(const Instr& instr) const {
-  ResultSizes sizes;
-  if (!instr.seen.is_noted) return sizes;
-  for (const ValueId value : instr.outputs)
-    sizes.push_back(value.defined() ? graph_->values[value.index].sizes : std::vector<capture::ExprId>());
-  return sizes;
+UsersResults Plan::users_results(const Instr& instr) const {
+  UsersResults results;
+  if (!instr.seen.is_noted) return results;
+  for (const ValueId id : instr.outputs) {
+    UsersResult& result = results.emplace_back();
+    if (!id.defined() || !graph_->values[id.index].defined) continue;
+    result = {graph_->values[id.index].sizes, graph_->values[id.index].dtype};
+  }
+  return results;
 }
 
 void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& last_use, bool is_copied, bool is_shown) {
@@ -253,7 +256,7 @@ void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& las
     for (const Arg& arg : view.args) planned.args.push_back({arg.kind, arg.constant, {}, arg.exprs});
     step.views.push_back(std::move(planned));
   }
-  if (step.kind == InstrKind::Op || step.kind == InstrKind::Mutate) step.call_op = make_op_call(step, sizes_of_users_results(instr));
+  if (step.kind == InstrKind::Op || step.kind == InstrKind::Mutate) step.call_op = make_op_call(step, users_results(instr));
 }
 
 size_t Plan::footprint() const {

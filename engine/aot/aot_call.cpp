@@ -54,7 +54,7 @@ detail::AotPrograms programs_of(const ProgramPair& pair) {
 
 namespace {
 
-void give_up_for(Specialisation& known, const capture::OtherSizes& why) {
+void give_up_for(Specialisation& known, const capture::OtherResults& why) {
   known.give_up();
   if (const auto family = known.family()) family->give_up();
   warn_once(std::string("a function runs eagerly from now on: ") + why.what());
@@ -219,7 +219,7 @@ std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_pt
   std::optional<std::vector<at::Tensor>> made;
   try {
     made = pair->forward->run_and_bind(primals, bindings);
-  } catch (const capture::OtherSizes& error) {  // the operator has run, and runs again: once
+  } catch (const capture::OtherResults& error) {  // the operator has run, and runs again: once
     random.restore();
     give_up_for(*known, error);
     return run_eagerly(*context_, call_);

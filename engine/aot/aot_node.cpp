@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "capture/function/random_state.h"
 #include "capture/graph/shared_memory.h"
+#include "capture/graph/users_op.h"
 #include "engine/aot/names.h"
 #include "engine/aot/separate_gradients.h"
 #include "engine/aot/warn_once.h"
@@ -224,7 +225,15 @@ std::vector<at::Tensor> AotNode::unpack_saved() {
 
 variable_list AotNode::run_program(const ProgramPair& pair, std::vector<at::Tensor> inputs, Program::Way way) {
   context_->counts.backwards.fetch_add(1, std::memory_order_relaxed);
-  variable_list gradients = pair.backward->run(std::move(inputs), bindings_, way);
+  variable_list gradients;
+  try {
+    gradients = pair.backward->run(std::move(inputs), bindings_, way);
+  } catch (const capture::OtherResults& error) {
+    specialisation_->give_up();
+    if (const auto family = specialisation_->family()) family->give_up();
+    warn_once(std::string("a function runs eagerly from now on: in its backward, ") + error.what());
+    throw;
+  }
   separate_gradients(gradients, SameTensor::Kept);
   return gradients;
 }

@@ -104,6 +104,45 @@ BY_CUSTOM_OPERATOR = {
 }
 
 
+library = torch.library.Library("hindcast_tests", "FRAGMENT")
+library.define("parts(Tensor x) -> Tensor[]")
+library.define("other_dtype(Tensor x) -> Tensor")
+library.define("perhaps(Tensor x) -> (Tensor, Tensor?)")
+
+
+def count_of(x):
+    return int((x != 0).sum())
+
+
+library.impl("parts", lambda x: [x.detach().clone() for _ in range(count_of(x))], "CPU")
+library.impl("other_dtype", lambda x: x.detach().to(torch.float32 if count_of(x) == 5 else torch.float64), "CPU")
+library.impl("perhaps", lambda x: (x.detach() * 2, x.detach().clone() if count_of(x) != 5 else None), "CPU")
+
+
+def by_perhaps(x):
+    doubled, other = torch.ops.hindcast_tests.perhaps(x)
+    return (x * doubled).sum() if other is None else (x * other).sum()
+
+
+OTHER_RESULTS = {
+    "a list's length": lambda x: x.sum() * len(torch.ops.hindcast_tests.parts(x)),
+    "a list": lambda x: (torch.cat(torch.ops.hindcast_tests.parts(x)).sum() * x).sum(),
+    "a dtype": lambda x: (x * torch.ops.hindcast_tests.other_dtype(x)).sum(),
+    "no tensor": by_perhaps,
+}
+
+
+@pytest.mark.parametrize("first", (5, 3))
+@pytest.mark.parametrize("name", OTHER_RESULTS)
+def test_results_of_a_custom_operator_that_depend_on_data(name, first):
+    function = OTHER_RESULTS[name]
+    f = hindcast.aot_function(function, async_=False, back_off=False)
+    for count in (first, first, 8 - first, 5, 3, 7, 5):
+        x = torch.arange(1.0, 9.0, dtype=torch.float64).where(torch.arange(8) < count, torch.zeros(()).double()).requires_grad_()
+        torch.testing.assert_close(f(x), function(x))
+        torch.testing.assert_close(torch.autograd.grad(f(x), x), torch.autograd.grad(function(x), x))
+
+
 @pytest.mark.parametrize("how", ("function", "torch.compile", "train_step"))
 @pytest.mark.parametrize("name", BY_CUSTOM_OPERATOR)
 @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
