@@ -33,7 +33,7 @@ struct BelowAutograd {
 // Runs instrs one by one, with values in a map: for user compilers and checks, not on the hit path.
 class Interpreter {
  public:
-  /// `graph`, if given: users' operators must return the sizes that it has.
+  /// `graph`, if given: users' operators must return what its values are.
   explicit Interpreter(const Env& env, const Graph* graph = nullptr) : env_(&env), graph_(graph) {}
   /// Runs in the thread's state, not below autograd, so autograd and function transforms must support each op.
   explicit Interpreter(SymbolicEnv& sizes) : sizes_(&sizes), in_this_state_(true) {}
@@ -60,8 +60,7 @@ class Interpreter {
       values[instr.outputs[0].index] = instr.args[0].constant.toTensor();  // a number, which a mode of Python's would get as one
       return;
     }
-    const auto results = call(*instr.op, instr.args, 0xffffffffu, {}, in_this_state_ ? SeenOfAutograd() : instr.seen);
-    if (instr.seen.is_noted && graph_ != nullptr) expect_results(*instr.op, results, expected_of(instr));
+    const auto results = call(*instr.op, instr.args, 0xffffffffu, {}, in_this_state_ ? SeenOfAutograd() : instr.seen, &instr);
     for (size_t i = 0; i < instr.outputs.size(); ++i) values[instr.outputs[i].index] = results.at(i);
   }
 
@@ -105,19 +104,13 @@ class Interpreter {
     return stack;
   }
 
+  // `instr`: whose results they are; nullptr: a view's, or a write's.
   std::vector<at::Tensor> call(const c10::OperatorHandle& op, const std::vector<Arg>& args, uint32_t replaced, const at::Tensor& tensor,
-                               const SeenOfAutograd& seen) {
+                               const SeenOfAutograd& seen, const Instr* instr = nullptr) {
     torch::jit::Stack stack = arguments(args, replaced, tensor);
     call_as_seen(op, seen, stack);
-    std::vector<at::Tensor> results;
-    for (const c10::IValue& result : stack) {
-      if (result.isTensor()) {
-        results.push_back(result.toTensor());
-      } else {
-        for (const at::Tensor& item : result.toTensorVector()) results.push_back(item);
-      }
-    }
-    return results;
+    if (graph_ != nullptr && instr != nullptr && seen.is_noted) expect_results(op, stack, users_results(*graph_, *instr), *env_);
+    return tensors_on(stack);
   }
 
   c10::IValue argument(const Arg& arg) {
@@ -160,17 +153,6 @@ class Interpreter {
   }
 
   const Env* const env_ = nullptr;  // exactly one of the two is set
-  std::vector<ExpectedResult> expected_of(const Instr& instr) const {
-    std::vector<ExpectedResult> expected;
-    for (const ValueId id : instr.outputs) {
-      ExpectedResult& result = expected.emplace_back();
-      if (!id.defined() || !graph_->values[id.index].defined) continue;
-      result.dtype = graph_->values[id.index].dtype;
-      for (const ExprId size : graph_->values[id.index].sizes) result.sizes.push_back(env_->integer(size));
-    }
-    return expected;
-  }
-
   SymbolicEnv* const sizes_ = nullptr;
   const Graph* const graph_ = nullptr;
   const bool in_this_state_ = false;

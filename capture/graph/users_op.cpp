@@ -70,22 +70,46 @@ void call_as_seen(const c10::OperatorHandle& op, const SeenOfAutograd& seen, tor
   for (c10::IValue& value : stack) value = each_tensor(value, [&](const at::Tensor& tensor) { return disguise.take_off(tensor); });
 }
 
-void expect_results(const c10::OperatorHandle& op, c10::ArrayRef<at::Tensor> results, c10::ArrayRef<ExpectedResult> expected) {
+std::vector<Value> users_results(const Graph& graph, const Instr& instr) {
+  std::vector<Value> results;
+  if (!instr.seen.is_noted) return results;
+  for (const ValueId id : instr.outputs) results.push_back(graph.values[id.index]);
+  return results;
+}
+
+std::vector<at::Tensor> tensors_on(const torch::jit::Stack& results) {
+  std::vector<at::Tensor> tensors;
+  for (const c10::IValue& result : results) {
+    if (result.isTensor()) {
+      tensors.push_back(result.toTensor());
+    } else {
+      for (const at::Tensor& item : result.toTensorVector()) tensors.push_back(item);
+    }
+  }
+  return tensors;
+}
+
+void expect_results(const c10::OperatorHandle& op, const torch::jit::Stack& results, c10::ArrayRef<Value> expected, const Env& env) {
   const auto refuse = [&](const std::string& seen, const std::string& before) {
-    throw OtherResults(base::format("what the operator {} returns depends on data: {}, and before, for arguments of the same sizes, {}",
+    throw OtherResults(base::format("the results of the operator {} depend on data: {}, and {} for earlier arguments of the same sizes",
                                     c10::toString(op.operator_name()), seen, before));
   };
-  const auto describe = [](at::ScalarType dtype, at::IntArrayRef sizes) {
-    return dtype == at::ScalarType::Undefined ? "no tensor" : base::format("{} of size {}", c10::toString(dtype), sizes);
+  const auto describe = [](bool defined, at::ScalarType dtype, at::IntArrayRef sizes) {
+    return defined ? base::format("{} of size {}", c10::toString(dtype), sizes) : "no tensor";
   };
-  if (results.size() != expected.size()) refuse(base::format("{} tensors", results.size()), base::format("{}", expected.size()));
-  for (size_t i = 0; i < results.size(); ++i) {
-    const at::Tensor& result = results[i];
-    if (result.defined() && result.is_nested()) continue;
-    const at::ScalarType dtype = result.defined() ? result.scalar_type() : at::ScalarType::Undefined;
-    const at::IntArrayRef sizes = result.defined() ? result.sizes() : at::IntArrayRef();
-    if (dtype == expected[i].dtype && sizes == at::IntArrayRef(expected[i].sizes)) continue;
-    refuse(describe(dtype, sizes), describe(expected[i].dtype, expected[i].sizes));
+  const std::vector<at::Tensor> tensors = tensors_on(results);
+  if (tensors.size() != expected.size()) refuse(base::format("{} tensors", tensors.size()), base::format("{}", expected.size()));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor& tensor = tensors[i];
+    if (tensor.defined() && tensor.is_nested()) continue;  // has no sizes
+    std::vector<int64_t> sizes;
+    for (const ExprId size : expected[i].sizes) sizes.push_back(env.integer(size));
+    const bool is_same = tensor.defined() ? expected[i].defined && tensor.scalar_type() == expected[i].dtype && tensor.sizes() == sizes
+                                          : !expected[i].defined;
+    if (is_same) continue;
+    const bool defined = tensor.defined();
+    refuse(describe(defined, defined ? tensor.scalar_type() : at::kFloat, defined ? tensor.sizes() : at::IntArrayRef()),
+           describe(expected[i].defined, expected[i].dtype, sizes));
   }
 }
 

@@ -31,14 +31,14 @@ class OtherResults : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What a program takes a result of a user's operator for.
-struct ExpectedResult {
-  std::vector<int64_t> sizes;
-  at::ScalarType dtype = at::ScalarType::Undefined;  // of an undefined tensor
-};
+/// What the results of a user's operator are in the graph; empty for other instrs.
+std::vector<Value> users_results(const Graph& graph, const Instr& instr);
 
-/// Throws OtherResults if the number of the results, or one's sizes or dtype, or whether it is defined, is another one.
-void expect_results(const c10::OperatorHandle& op, c10::ArrayRef<at::Tensor> results, c10::ArrayRef<ExpectedResult> expected);
+/// The tensors among an op's results, those in lists too.
+std::vector<at::Tensor> tensors_on(const torch::jit::Stack& results);
+
+/// Throws OtherResults unless the tensors have the number, dtypes and sizes of the program's values, and are defined where those are.
+void expect_results(const c10::OperatorHandle& op, const torch::jit::Stack& results, c10::ArrayRef<Value> expected, const Env& env);
 
 /// Replaces each tensor in a tensor, a list of tensors or a list of optional tensors; other values are unchanged.
 c10::IValue each_tensor(const c10::IValue& value, c10::function_ref<at::Tensor(const at::Tensor&)> replace);

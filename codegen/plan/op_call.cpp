@@ -67,14 +67,14 @@ void put(at::Tensor result, size_t output, const Step& step, Slots& slots) {
 
 class BoxedCall final : public OpCall {
  public:
-  explicit BoxedCall(UsersResults results) : results_(std::move(results)) {}
+  explicit BoxedCall(std::vector<capture::Value> results) : results_(std::move(results)) {}
 
   void run(const Step& step, Slots& slots, const Env& env) const override {
     ThreadStack scope(step);
     Stack& stack = *scope;
     for (const StepArg& arg : step.args) stack.push_back(argument(arg, slots, env));
     capture::call_as_seen(*step.op, step.seen, stack);
-    if (step.seen.is_noted) expect_results(step, stack, env);
+    if (step.seen.is_noted) capture::expect_results(*step.op, stack, results_, env);
     size_t output = 0;
     for (c10::IValue& result : stack) {
       if (result.isTensor()) {
@@ -86,29 +86,12 @@ class BoxedCall final : public OpCall {
   }
   size_t footprint() const override {
     size_t bytes = OpCall::footprint() + base::footprint(results_);
-    for (const UsersResult& result : results_) bytes += base::footprint(result.sizes);
+    for (const capture::Value& result : results_) bytes += base::footprint(result.sizes) + base::footprint(result.strides);
     return bytes;
   }
 
  private:
-  void expect_results(const Step& step, const Stack& stack, const Env& env) const {
-    std::vector<at::Tensor> results;
-    for (const c10::IValue& result : stack) {
-      if (result.isTensor()) {
-        results.push_back(result.toTensor());
-      } else {
-        for (const at::Tensor& tensor : result.toTensorVector()) results.push_back(tensor);
-      }
-    }
-    std::vector<capture::ExpectedResult> expected(results_.size());
-    for (size_t i = 0; i < results_.size(); ++i) {
-      expected[i].dtype = results_[i].dtype;
-      for (const capture::ExprId size : results_[i].sizes) expected[i].sizes.push_back(env.integer(size));
-    }
-    capture::expect_results(*step.op, results, expected);
-  }
-
-  const UsersResults results_;
+  const std::vector<capture::Value> results_;
 };
 
 // Copies the base (or takes it, if it has no other owner), applies the views and writes to the last one.
@@ -137,11 +120,11 @@ class MutateCall final : public OpCall {
 
 }  // namespace
 
-std::unique_ptr<const OpCall> make_op_call(const Step& step, UsersResults results) {
+std::unique_ptr<const OpCall> make_op_call(const Step& step, std::vector<capture::Value> results) {
   if (step.kind == capture::InstrKind::Mutate) return std::make_unique<MutateCall>();
   if (step.seen.is_noted) return std::make_unique<BoxedCall>(std::move(results));
   auto call = make_unboxed_call(step);
-  if (!call) call = std::make_unique<BoxedCall>(UsersResults());
+  if (!call) call = std::make_unique<BoxedCall>(std::vector<capture::Value>());
   if (auto view = make_view_call(step, call)) return view;
   return call;
 }

@@ -52,14 +52,7 @@ class OpCall {
   virtual size_t footprint() const { return 64; }
 };
 
-/// What the results of a user's operator are in the graph.
-struct UsersResult {
-  std::vector<capture::ExprId> sizes;
-  at::ScalarType dtype = at::ScalarType::Undefined;
-};
-using UsersResults = std::vector<UsersResult>;
-
-/// The call of a step that is one op. `results`: of a user's operator.
-std::unique_ptr<const OpCall> make_op_call(const Step& step, UsersResults results);
+/// The call of a step that is one op. `results`: the graph's, of a user's operator.
+std::unique_ptr<const OpCall> make_op_call(const Step& step, std::vector<capture::Value> results);
 
 }  // namespace hindcast::codegen

@@ -1,6 +1,7 @@
 #include "codegen/plan/plan.h"
 
 #include "base/check.h"
+#include "capture/graph/users_op.h"
 #include "codegen/plan/kept_fill.h"
 #include "codegen/plan/op_call.h"
 #include "codegen/plan/prepared_run.h"
@@ -212,17 +213,6 @@ std::vector<bool> Plan::find_shown_views() const {
   return result;
 }
 
-UsersResults Plan::users_results(const Instr& instr) const {
-  UsersResults results;
-  if (!instr.seen.is_noted) return results;
-  for (const ValueId id : instr.outputs) {
-    UsersResult& result = results.emplace_back();
-    if (!id.defined() || !graph_->values[id.index].defined) continue;
-    result = {graph_->values[id.index].sizes, graph_->values[id.index].dtype};
-  }
-  return results;
-}
-
 void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& last_use, bool is_copied, bool is_shown) {
   const Instr& instr = graph_->instrs[i];
   Step& step = steps_.emplace_back();
@@ -256,7 +246,8 @@ void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& las
     for (const Arg& arg : view.args) planned.args.push_back({arg.kind, arg.constant, {}, arg.exprs});
     step.views.push_back(std::move(planned));
   }
-  if (step.kind == InstrKind::Op || step.kind == InstrKind::Mutate) step.call_op = make_op_call(step, users_results(instr));
+  if (step.kind == InstrKind::Op || step.kind == InstrKind::Mutate)
+    step.call_op = make_op_call(step, capture::users_results(*graph_, instr));
 }
 
 size_t Plan::footprint() const {

@@ -145,7 +145,6 @@ class Plan {
   std::vector<bool> find_views_to_be_copied() const;
   std::vector<bool> find_shown_views() const;
   void add_step(uint32_t instr, uint32_t place, const std::vector<uint32_t>& last_use, bool is_copied, bool is_shown);
-  UsersResults users_results(const capture::Instr& instr) const;
   void add_step(const Group& group, uint32_t place, const std::vector<uint32_t>& last_use, std::unique_ptr<const OpCall> call);
   StepArg plan_arg(const capture::Arg& arg, uint32_t place, const std::vector<uint32_t>& last_use);
 
