@@ -55,8 +55,7 @@ detail::AotPrograms programs_of(const ProgramPair& pair) {
 namespace {
 
 void give_up_for(Specialisation& known, const capture::OtherResults& why) {
-  known.give_up();
-  if (const auto family = known.family()) family->give_up();
+  known.give_up_at_all_sizes();
   warn_once(std::string("a function runs eagerly from now on: ") + why.what());
 }
 

@@ -229,8 +229,7 @@ variable_list AotNode::run_program(const ProgramPair& pair, std::vector<at::Tens
   try {
     gradients = pair.backward->run(std::move(inputs), bindings_, way);
   } catch (const capture::OtherResults& error) {
-    specialisation_->give_up();
-    if (const auto family = specialisation_->family()) family->give_up();
+    specialisation_->give_up_at_all_sizes();
     warn_once(std::string("a function runs eagerly from now on: in its backward, ") + error.what());
     throw;
   }
@@ -238,7 +237,7 @@ variable_list AotNode::run_program(const ProgramPair& pair, std::vector<at::Tens
   return gradients;
 }
 
-// grad(result, x) wants the gradients of some arguments.
+// grad(result, x) asks for the gradients of some arguments.
 std::vector<bool> AotNode::wanted() const {
   const auto* const info = torch::autograd::get_current_graph_task_exec_info();
   if (info == nullptr || info->empty()) return {};

@@ -79,8 +79,7 @@ const char* AotNode::why_not_differentiated(const ProgramPair& whole) const {
 }
 
 void AotNode::leave_to_the_function(const std::string& why_not) const {
-  specialisation_->give_up();
-  if (const auto family = specialisation_->family()) family->give_up();  // else each new size would raise the error of a first call
+  specialisation_->give_up_at_all_sizes();  // else each new size would raise the error of a first call
   warn_once("a function runs eagerly from now on, since its gradients are differentiated and " + why_not);
 }
 

@@ -25,7 +25,8 @@ ProgramPairs::Pair ProgramPairs::whole() const {
 
 ProgramPairs::Pair ProgramPairs::for_gradients(const std::vector<capture::Facts>& tangents, const std::vector<bool>& wants,
                                                const ProgramPair& forward) const {
-  for (const Pair& each : all()) {
+  const std::lock_guard lock(mutex_);
+  for (const Pair& each : pairs_) {
     if (each->backward && each->forward == forward.forward && each->tangents == tangents && each->wants == wants) return each;
   }
   return nullptr;
@@ -33,8 +34,8 @@ ProgramPairs::Pair ProgramPairs::for_gradients(const std::vector<capture::Facts>
 
 bool ProgramPairs::has_room_for_some_primals() const {
   constexpr std::ptrdiff_t kMostOfSome = 3;
-  const auto known = all();
-  return std::count_if(known.begin(), known.end(), [](const Pair& each) { return !each->wants.empty(); }) < kMostOfSome;
+  const std::lock_guard lock(mutex_);
+  return std::count_if(pairs_.begin(), pairs_.end(), [](const Pair& each) { return !each->wants.empty(); }) < kMostOfSome;
 }
 
 void ProgramPairs::add(std::vector<Pair> made) {

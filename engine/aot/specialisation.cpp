@@ -131,6 +131,11 @@ std::vector<at::Tensor> Specialisation::find_lifted() const {
   return tensors;
 }
 
+void Specialisation::give_up_at_all_sizes() {
+  give_up();
+  if (const auto known = family()) known->give_up();
+}
+
 void Specialisation::look_for_escapes(const capture::Recorder::WeakStandIns& made) {
   const bool is_held = std::any_of(made.begin(), made.end(), [](const auto& stand_in) { return !stand_in.expired(); });
   if (!is_held) return;

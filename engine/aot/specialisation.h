@@ -49,6 +49,8 @@ class Specialisation : public TracedFunction {
     State expected = State::InUse;
     state_.compare_exchange_strong(expected, State::Eager);
   }
+  /// Likewise at all other sizes.
+  void give_up_at_all_sizes();
   bool is_eager() const { return state_.load(std::memory_order_acquire) == State::Eager; }
   /// No later call may find it.
   void drop() { state_.store(State::Dropped, std::memory_order_release); }
