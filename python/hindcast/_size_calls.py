@@ -11,10 +11,10 @@ _OF_TENSORS = frozenset(
     ("broadcast_to", "narrow", "repeat_interleave", "reshape", "roll", "select", "split", "split_with_sizes", "tile", "unflatten")
 )
 METHODS_WITH_SYMBOLS = _OF_TENSORS | frozenset(("expand", "new_empty", "new_full", "new_ones", "new_zeros", "repeat", "view"))
-RESHAPING = METHODS_WITH_SYMBOLS - {"split", "split_with_sizes"}  # these return one tensor
-_MADE = ("arange", "empty", "eye", "full", "ones", "rand", "randint", "randn", "randperm", "zeros")
-FUNCTIONS_WITH_SYMBOLS = _OF_TENSORS | frozenset((*_MADE, "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"))
-# PyTorch's functions in Python that are correct with symbols, and return none: their code was reviewed.
+METHODS_OF_ONE_TENSOR = METHODS_WITH_SYMBOLS - {"split", "split_with_sizes"}  # by their result
+_FACTORIES = ("arange", "empty", "eye", "full", "ones", "rand", "randint", "randn", "randperm", "zeros")
+FUNCTIONS_WITH_SYMBOLS = _OF_TENSORS | frozenset((*_FACTORIES, "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"))
+# PyTorch's functions in Python that are correct with symbols, and return no symbols: their code was reviewed.
 REVIEWED = frozenset(
     ("_check_key_padding_mask", "_verify_batch_size", "_verify_spatial_size", "affine_grid", "fold", "interpolate", "pad", "upsample")
 )
@@ -24,7 +24,8 @@ TENSOR_OPERATORS = frozenset(
     + ("sum", "tanh", "add", "div", "matmul", "contiguous", "detach", "logsumexp", "sin", "cos", "view_as", "where", "clone", "softmax")
     + ("log_softmax", "zeros_like", "ones_like", "randn_like", "rand_like", "flatten", "unsqueeze", "squeeze", "transpose", "amax")
 )
-LOSSES = frozenset(
+# Functions of torch.nn.functional whose result is one tensor.
+FUNCTIONALS = frozenset(
     ("binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss", "kl_div", "l1_loss", "mse_loss", "nll_loss")
     + ("smooth_l1_loss", "relu", "silu", "gelu", "softmax", "log_softmax", "linear", "normalize", "softplus")
 )
@@ -32,7 +33,7 @@ LOSSES = frozenset(
 
 def result_of(name: str, arguments: Stack, keywords: int) -> Optional[Value]:
     """The result of a function that is known. None: symbols must not reach it."""
-    if name in LOSSES:
+    if name in FUNCTIONALS:
         return tensor_of(arguments) if not any(map(has_symbol, arguments)) else None
     if name in REVIEWED:
         return OTHER if TRUTH not in arguments else None

@@ -2,8 +2,8 @@
 
 A symbol is no int: ``isinstance(n, int)``, ``hash(n)`` and numpy see the difference. So code gets symbols only where its bytecode says
 that they go nowhere but into arithmetic with each other and with constants, comparisons that a branch takes at once, bounds of slices,
-arguments of PyTorch's functions that take symbols, and arguments of functions and modules in Python of which the same is true. All else of
-the code gets plain numbers, and so does a function in Python that was not followed (`_symbols_for_code.NumbersForPython`).
+arguments of PyTorch's functions that take symbols, and arguments of functions and modules in Python that handle them likewise. All other
+code gets plain numbers, and so does a function in Python that was not followed (`_symbols_for_code.NumbersForPython`).
 """
 
 import dis
@@ -15,14 +15,13 @@ from collections.abc import Iterator
 from typing import NamedTuple, Optional
 
 from ._bytecode import can_be_followed, names_of, prepared, stored_by
-from ._size_calls import FUNCTIONS_WITH_SYMBOLS, METHODS_WITH_SYMBOLS, RESHAPING, TENSOR_OPERATORS, bound, result_of
+from ._size_calls import FUNCTIONS_WITH_SYMBOLS, METHODS_WITH_SYMBOLS, METHODS_OF_ONE_TENSOR, TENSOR_OPERATORS, bound, result_of
 from ._size_values import (  # fmt: skip
     ANOTHER, NO_READ, NOT_A_TENSORS, NULL, OTHER, OTHERS, PERHAPS, SIZE, TENSOR, TORCH, TRUTH, Call, Computed, Constant, Function, Int,
     Known, List, Named, Noticed, Object, Read, Resolve, Slice, Stack, Value, Variable, Variables, are_ints, has_symbol, int_of, items_of,
     joined, may_be_argument, nothing_is_known, tensor_of,
 )
 
-reviewed_methods: set[types.CodeType] = set()  # methods in Python that are correct with symbols, and return none
 READS = frozenset(("numel", "shape", "size"))
 VIEWS = frozenset(("H", "T", "mH", "mT"))  # attributes that are operators
 # Instructions implemented by C++ code that supports symbols.
@@ -344,7 +343,7 @@ class Flow:
         if not any(map(has_symbol, arguments)):
             if function is not None and function.name in TENSOR_OPERATORS and (function.is_torchs or function.of is not None):
                 return tensor_of(arguments if function.is_torchs else (function.of, *arguments)) or OTHER
-            if function is not None and function.name in RESHAPING and function.of is not None:
+            if function is not None and function.name in METHODS_OF_ONE_TENSOR and function.of is not None:
                 return tensor_of((function.of,)) or OTHER
             if function is None or function.name not in ("numel", "size") or keywords:
                 return OTHER
@@ -353,7 +352,7 @@ class Flow:
         by_place = arguments[: len(arguments) - keywords]
         if not takes or not all(map(may_be_argument, by_place)) or any(map(has_symbol, arguments[len(by_place) :])):
             raise Noticed(instruction.opname)
-        is_tensor = function is not None and function.of is not None and function.name in RESHAPING
+        is_tensor = function is not None and function.of is not None and function.name in METHODS_OF_ONE_TENSOR
         return tensor_of((function.of,)) or OTHER if is_tensor else OTHER  # type: ignore[union-attr]
 
     def _function(self, callee: Stack) -> Optional[Function]:
@@ -379,7 +378,7 @@ class Flow:
         variables = bound(function, arguments, names)
         if variables is None:
             return None
-        if function.code in reviewed_methods:
+        if function.is_reviewed:
             return OTHER
         within = Flow(function.code, 0, (), variables, self._resolve, NO_READ, self, function.path)
         try:

@@ -1,5 +1,6 @@
 """What the names in code are bound to when it reads a size: objects by their paths, and the functions in Python that calls of them run."""
 
+import functools
 import math
 import sys
 import types
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ._bytecode import names_of
-from ._size_calls import LOSSES, REVIEWED
+from ._size_calls import FUNCTIONALS, REVIEWED
 from ._size_values import (  # fmt: skip
     MOST_ITEMS, NOT_A_TENSORS, NOT_OF_INTS, OTHER, TENSOR, TORCH, Constant, Function, Int, Known, List, Object, Value, Variables, least,
 )
@@ -19,21 +20,31 @@ REVIEWED_FUNCTIONS = [
     for name in (*REVIEWED, "_list_with_default", "_is_integer", "_pair", "_single", "_triple")
     if name in vars(torch.nn.functional)
 ]
+REVIEWED_METHODS = frozenset((torch.nn.RNNBase.check_hidden_size.__code__,))
 _BUILTINS = (isinstance, len, list, tuple, min, max, sum, math.prod)
 _CLASSES = (torch.Tensor, torch.nn.Parameter, str, float, dict, type(None))
-_LOSSES = [vars(torch.nn.functional)[name] for name in LOSSES if name in vars(torch.nn.functional)]  # alive, for their ids
-_KNOWN = {id(each): Known(each.__name__) for each in (*REVIEWED_FUNCTIONS, *_LOSSES, *_BUILTINS)}
+_FUNCTIONALS = [vars(torch.nn.functional)[name] for name in FUNCTIONALS if name in vars(torch.nn.functional)]  # alive: known by id
+_KNOWN = {id(each): Known(each.__name__) for each in (*REVIEWED_FUNCTIONS, *_FUNCTIONALS, *_BUILTINS)}
 _KNOWN |= {id(each): NOT_OF_INTS for each in _CLASSES}
+
+
+_UPSAMPLES = (Known("interpolate"), Known("upsample"))
+
+
+@functools.cache
+def _has_symbolic_upsampling() -> bool:
+    """Asked while a function is traced. False if another library has the dispatch key of `capture/recorder/symbolic_composites.h`."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key("aten::upsample_nearest2d.vec", "TESTING_ONLY_GenericMode")
 
 
 def _is_int(value: Any) -> bool:
     return type(value) in (int, torch.SymInt)
 
 
-def _is_at_least(value: torch.SymInt, bound: int) -> bool:
+def _is_never_negative(value: torch.SymInt) -> bool:
     """Whether that is known without a guard."""
     node = value.node
-    answer = node.ge(node.wrap_int(bound)) if type(node) is torch._C._SymNode else None
+    answer = node.ge(node.wrap_int(0)) if type(node) is torch._C._SymNode else None
     return answer is not None and answer.is_constant() and answer.guard_bool(__file__, 0)
 
 
@@ -42,7 +53,7 @@ def _kind_of(value: Any) -> Value:
         return Int(False, least(value))
     if type(value) is torch.SymInt:
         # From another read, which has been followed. If it is 0 at other sizes, and divides there, the program is not for them.
-        return Int(False, min(int(str(value.node)), 1) if _is_at_least(value, 0) else None)
+        return Int(False, min(int(str(value.node)), 1) if _is_never_negative(value) else None)
     if value is None or type(value) is bool:
         return Constant(value)
     if type(value) in (torch.Tensor, torch.nn.Parameter):
@@ -51,7 +62,8 @@ def _kind_of(value: Any) -> Value:
         return List(tuple(map(_kind_of, value)))
     if value is torch:
         return TORCH
-    return _KNOWN.get(id(value), OTHER)
+    known = _KNOWN.get(id(value), OTHER)
+    return known if known not in _UPSAMPLES or _has_symbolic_upsampling() else OTHER
 
 
 _NOTHING = object()
@@ -159,7 +171,7 @@ def _function_at(path: tuple[str, ...], value: Any) -> Value:
     by_name = dict(zip(code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount], defaults))
     by_name.update(function.__kwdefaults__ or {})
     kinds = tuple((name, _kind_of(default)) for name, default in by_name.items())
-    return Function(code, path, type(value) is _Method, kinds)
+    return Function(code, path, type(value) is _Method, kinds, code in REVIEWED_METHODS)
 
 
 class Frame:
@@ -168,15 +180,14 @@ class Frame:
     def __init__(self, frame: types.FrameType) -> None:
         self._names = names_of(frame.f_code)
         self._locals = frame.f_locals
-        self._is_snapshot = sys.version_info < (3, 13)
         self._globals = frame.f_globals
         self._builtins = frame.f_builtins
         self.asked: dict[tuple[str, ...], Value] = {}  # since it was last emptied
 
     def let_go(self) -> None:
-        """Until 3.12, the frame keeps the mapping, and what was in it. Code that may use the mapping itself is not followed."""
-        of_frame_here_and_call = 3
-        if self._is_snapshot and sys.getrefcount(self._locals) <= of_frame_here_and_call:
+        """Until Python 3.12, the frame keeps the mapping, which keeps the values alive. It is left alone if other code has it, too."""
+        own_references = 3  # the frame's, this object's, and the argument of getrefcount()
+        if sys.version_info < (3, 13) and sys.getrefcount(self._locals) <= own_references:
             self._locals.clear()  # type: ignore[attr-defined]
 
     def variables(self, names: frozenset[str]) -> Variables:

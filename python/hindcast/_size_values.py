@@ -55,6 +55,7 @@ class Function(NamedTuple):
     path: tuple[str, ...]
     is_method: bool
     defaults: tuple[tuple[str, Any], ...]  # by parameter
+    is_reviewed: bool  # it is correct with symbols, and returns no symbols
 
 
 class Object(NamedTuple):

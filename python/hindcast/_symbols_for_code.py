@@ -15,13 +15,13 @@ from torch.utils._device import DeviceContext
 
 from . import _bytecode, _size_calls, _size_flow, _size_names, _size_values
 from ._bytecode import call_at, can_be_followed, instructions_of, place_of
-from ._size_flow import INDEXING, READS, VIEWS, Flow, reviewed_methods
-from ._size_names import REVIEWED_FUNCTIONS, Frame
+from ._size_flow import INDEXING, READS, VIEWS, Flow
+from ._size_names import REVIEWED_FUNCTIONS, REVIEWED_METHODS, Frame
 from ._size_values import MOST_ITEMS, Call, Noticed, Read, Value, has_symbol, without_paths
 
 _MOST_FOUND, _MOST_OF_ATTRIBUTES, _MOST_RETURNS = 4096, 8, 8
 _CALLS_OF_MODULES = frozenset((torch.nn.Module._wrapped_call_impl.__code__, torch.nn.Module._call_impl.__code__))
-_OURS = os.path.dirname(__file__) + os.sep
+_PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 def _flow_before(code: types.CodeType, frame: Frame) -> Flow:
@@ -98,7 +98,7 @@ def _goes_unnoticed(frame: types.FrameType, place: int, read: Read) -> bool:
             return True
         caller = _caller_of(frame)
         at = None if caller is None else call_at(caller.f_code, caller.f_lasti)
-        if caller is None or at is None or caller.f_code.co_filename.startswith(_OURS):
+        if caller is None or at is None or caller.f_code.co_filename.startswith(_PACKAGE):
             return False
         read = Read(instructions_of(caller.f_code)[at].offset, (), frame.f_code, outcome.returned)
         frame, place = caller, at
@@ -169,21 +169,20 @@ def takes_symbols(frame: types.FrameType, is_symbol: Sequence[bool], is_steady: 
 
 
 _OF_DEFAULT_DEVICE = DeviceContext.__torch_function__.__code__  # forwards each call of PyTorch's functions
-reviewed_methods.add(torch.nn.RNNBase.check_hidden_size.__code__)
 _OF_TENSORS = torch.split, vars(torch.Tensor)["split"], vars(torch.Tensor)["unflatten"]
 _WITH_SYMBOLS = (*REVIEWED_FUNCTIONS, *_OF_TENSORS, abc.ABCMeta.__instancecheck__)
-_reviewed_codes = {_OF_DEFAULT_DEVICE, *reviewed_methods, *(each.__code__ for each in _WITH_SYMBOLS)}
+_reviewed_codes = {_OF_DEFAULT_DEVICE, *REVIEWED_METHODS, *(each.__code__ for each in _WITH_SYMBOLS)}
 
 
 def gets_symbols(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks one of ours."""
+    """Marks a function of this package's that is called with symbols, and must get them."""
     _reviewed_codes.add(function.__code__)
     return function
 
 
-# Their functions get symbols. Ours look at variables of the code that runs.
-_OURS_TOO = (each.__file__ for each in (_bytecode, _size_calls, _size_flow, _size_names, _size_values))
-_OF_SYMBOLS = frozenset((sym_node.__file__, torch.__file__, __file__, *_OURS_TOO))
+# All functions in these files get symbols: PyTorch's implement them, and the package's look at the variables of running code.
+_ANALYSIS = (each.__file__ for each in (_bytecode, _size_calls, _size_flow, _size_names, _size_values))
+_OF_SYMBOLS = frozenset((sym_node.__file__, torch.__file__, __file__, *_ANALYSIS))
 
 
 def _contains_symbol(value: Any) -> bool:

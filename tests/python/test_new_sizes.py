@@ -416,6 +416,19 @@ def test_a_function_that_would_notice_gets_numbers(name):
     assert all(type(each) is int for each in seen), seen
 
 
+def test_interpolation_gets_numbers_where_another_library_has_the_dispatch_key(monkeypatch):
+    monkeypatch.setattr("hindcast._size_names._has_symbolic_upsampling", lambda: False)
+
+    def function(x):
+        return F.interpolate(x.mT, size=2 * x.shape[1])
+
+    f = hindcast.aot_function(function, back_off=False)
+    for batch, length in SIZES[:4]:
+        arguments = sequences(batch, length)
+        torch.testing.assert_close(differentiated(f, arguments), differentiated(function, arguments))
+    assert f.stats()["traces"] == 4
+
+
 def test_an_error_names_numbers():
     def check(x):
         if x.shape[0] > 6:
