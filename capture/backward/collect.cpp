@@ -123,6 +123,7 @@ const char* collect_recomputed_backward(ProgramNode& node, FieldSink& sink) {
   sink.constant(formula->bindings.floats);
   for (const int64_t size : formula->bindings.ints) sink.size(size);
   for (const auto& [value, tensor] : formula->given) sink.tensor(tensor);
+  for (const auto& saved : formula->saved) sink.tensor(saved.tensor);
   return sink.opaque_reason;
 }
 

@@ -14,19 +14,29 @@
 
 namespace hindcast::capture {
 
-/// The program recomputes the intermediate values of the forward, since derivatives flow through them.
+/// The program recomputes the intermediate values of the forward, since derivatives flow through them. A trace notes which of them the call
+/// has saved: Joint::known.
 struct RecomputedBackward {
   uint64_t number = 0;  // unique in the process
   std::shared_ptr<const Graph> graph;
   Bindings bindings;
   std::vector<std::pair<ValueId, at::Tensor>> given;  // with their autograd history
-  std::vector<ValueId> tangents;                      // by input of the node; undefined: not read
-  std::vector<ValueId> gradients;                     // by edge; undefined: nothing flows along it
+  struct Saved {
+    ValueId value;
+    at::Tensor tensor;
+    bool was_contiguous;  // in the trace of the function
+  };
+  std::vector<Saved> saved;        // values that are recomputed, as the call has saved them
+  std::vector<ValueId> tangents;   // by input of the node; undefined: not read
+  std::vector<ValueId> gradients;  // by edge; undefined: nothing flows along it
 
-  /// Computes the gradients by edge, operator by operator in this thread's state. `tensors` stand in for `given`, `sizes` for the integers
-  /// of `bindings`. Tangents that are read must be defined.
+  /// Computes the gradients by edge, operator by operator in this thread's state. `tensors` stand in for `given`, then `saved`; `sizes` for
+  /// the integers of `bindings`. Tangents that are read must be defined.
   std::vector<at::Tensor> run(std::span<const at::Tensor> tensors, std::span<const at::Tensor> tangent_tensors,
                               std::span<const c10::SymInt> sizes) const;
+
+ private:
+  std::vector<at::Tensor> saved_as_recorded(std::span<const at::Tensor> tensors) const;
 };
 
 }  // namespace hindcast::capture

@@ -179,6 +179,7 @@ Joint FunctionTrace::joint() const {
   joint.primals = static_cast<uint32_t>(primals_.size());
   joint.results = static_cast<uint32_t>(results_.size());
   joint.forward_end = static_cast<uint32_t>(forward_end_);
+  for (const auto& [computed, known] : recorder_.known_values()) joint.known.push_back({computed, known});
   joint.graph = std::move(graph);
   return joint;
 }

@@ -5,6 +5,11 @@
 
 namespace hindcast::capture {
 
+/// A value that need not be computed: another value of the forward holds the same numbers. Only the computed one has the derivatives.
+struct KnownValue {
+  ValueId computed, known;
+};
+
 /// `graph.inputs` are the primals, then the tangents; `graph.outputs` the forward's results, then the gradients of the primals.
 /// A result is what the function returns, or the new contents of a tensor that the function writes to.
 struct Joint {
@@ -13,6 +18,7 @@ struct Joint {
   uint32_t results = 0;                        // how many of the graph's outputs
   uint32_t forward_end = 0;                    // instrs before it were recorded while the function ran, the others during its backward
   bool draws_atens = false;                    // its kernels may draw no random numbers of their own
+  std::vector<KnownValue> known = {};          // see codegen/partition/known_values.h
   std::vector<std::string> primal_names = {};  // by primal, for texts; a missing or empty one: "primals_3"
 
   std::span<const ValueId> primal_values() const { return std::span(graph->inputs).first(primals); }

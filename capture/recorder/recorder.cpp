@@ -133,6 +133,14 @@ bool Recorder::is_number(const at::Tensor& tensor) const {
   return tensor.dim() == 0 && ((!user_formula_ && !lifts_) || tensor.unsafeGetTensorImpl()->is_wrapped_number());
 }
 
+void Recorder::note_known(const at::Tensor& computed, const at::Tensor& known) {
+  const auto is_own = [&](const at::Tensor& tensor) {
+    const TracingTensor* traced = TracingTensor::get(tensor);
+    return traced != nullptr && traced->base->recorder == number_;
+  };
+  if (!is_released_ && is_own(computed) && is_own(known)) known_values_.emplace_back(value_of(computed), value_of(known));
+}
+
 at::Tensor Recorder::lifted(const at::Tensor& tensor) {
   if (!tensor.defined() || is_released_) return tensor;
   if (const TracingTensor* traced = TracingTensor::get(tensor)) {

@@ -91,6 +91,11 @@ class Recorder {
   /// stand-in becomes a constant if it is 0-dim, otherwise the policy may lift it.
   ValueId value_of(const at::Tensor& tensor);
 
+  /// The stand-in `known` holds the numbers that the formula has computed as `computed`, and was there before.
+  void note_known(const at::Tensor& computed, const at::Tensor& known);
+  /// The values of such pairs.
+  const std::vector<std::pair<ValueId, ValueId>>& known_values() const { return known_values_; }
+
   /// Instrs from here on belong to node `call`.
   void begin(uint32_t call);
   /// Undoes derive_again() since begin(). Call it after dropping the instrs since then.
@@ -221,7 +226,8 @@ class Recorder {
     size_t end = 0;  // number of instrs up to those that made them
   };
   std::unordered_map<uint32_t, NumbersOfMask> numbers_of_masks_;  // by value of the mask
-  std::vector<Derived> derived_;                                  // since begin(), where a backward may be recorded again
+  std::vector<std::pair<ValueId, ValueId>> known_values_;
+  std::vector<Derived> derived_;  // since begin(), where a backward may be recorded again
   struct Lifted {
     at::Tensor outside, stand_in;
   };

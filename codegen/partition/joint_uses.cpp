@@ -95,6 +95,17 @@ ValueId JointUses::find_viewed(const Instr& instr) const {
   return viewed;
 }
 
+std::vector<bool> find_compared(const JointUses& uses) {
+  std::vector<bool> is_compared(uses.graph().values.size());
+  for (const Instr& instr : uses.graph().instrs) {
+    if (!compares_tensors(instr)) continue;
+    capture::for_each_use(instr, [&](ValueId value) {
+      if (value.defined()) is_compared[uses.memory_of(value).index] = true;
+    });
+  }
+  return is_compared;
+}
+
 ValueId JointUses::memory_of(ValueId value) const {
   while (viewed_[value.index].defined()) value = viewed_[value.index];
   return value;

@@ -5,6 +5,7 @@
 #include "base/index.h"
 #include "capture/function/joint.h"
 #include "capture/graph/value_uses.h"
+#include "codegen/fuse/views.h"
 
 #include <cstdint>
 #include <span>
@@ -50,6 +51,7 @@ class JointUses {
   capture::ValueId viewed_by(capture::ValueId value) const { return viewed_[value.index]; }
   /// The value that owns the memory.
   capture::ValueId memory_of(capture::ValueId value) const;
+  bool is_contiguous(capture::ValueId value) const { return codegen::is_contiguous(graph(), graph().values[value.index]); }
   /// Bytes of the value itself, with the sizes at capture.
   int64_t bytes_of(capture::ValueId value) const { return bytes_[value.index]; }
 
@@ -88,6 +90,9 @@ class JointUses {
   std::vector<int64_t> bytes_;
   std::vector<bool> instr_needs_backward_, stays_;  // by instr
 };
+
+/// By value: true for memory whose values some instr compares (compares_tensors).
+std::vector<bool> find_compared(const JointUses& uses);
 
 /// Bytes of the saved values, each memory counted once. Primals count 0, since they exist anyway.
 int64_t saved_bytes(const JointUses& uses, std::span<const capture::ValueId> saved);

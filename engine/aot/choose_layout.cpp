@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "codegen/kernel/backend.h"
 #include "codegen/layouts/channels_last.h"
+#include "codegen/partition/known_values.h"
 #include "engine/aot/specialisation.h"
 #include "engine/compile/background.h"
 
@@ -39,8 +40,9 @@ struct Choice {
 void Choice::make() const {
   const auto former = pair.lock();
   if (former == nullptr || process != ::getpid()) return;
+  const capture::Joint known = codegen::with_known_values(former->traced);
   const auto rewritten = [&](Measured by) {
-    return codegen::with_channels_last(former->traced, codegen::backend_of(c10::kCPU)->cost_model(), by, process_ends);
+    return codegen::with_channels_last(known, codegen::backend_of(c10::kCPU)->cost_model(), by, process_ends);
   };
   auto last = rewritten(Measured::BySomeProcess);
   if (!last) return;

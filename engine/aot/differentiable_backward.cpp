@@ -98,13 +98,16 @@ capture::RecomputedBackward AotNode::backward_of_arguments() {
   if (const auto changed = find_changed_argument()) throw std::runtime_error(*changed);
   const auto& whole = whole_of(pair_);
   const SecondOrder& order = whole->second_order;
-  capture::RecomputedBackward backward{whole->number, {}, bindings_, {}, {}, {}};
+  capture::RecomputedBackward backward{whole->number, {}, bindings_, {}, {}, {}, {}};
   for (const auto& given : order.given) backward.given.emplace_back(pair_->saved_values[given.saved], saved_[given.saved].unpack(getptr()));
   const auto values = order.joint.primal_values();
   for (const auto& [number, saved] : order.primals) {
     if (saved) backward.given.emplace_back(values[number], saved_[*saved].unpack(getptr()));
   }
   for (const KeptPrimal& kept : for_second_order_) backward.given.emplace_back(values[kept.number], kept.tensor);
+  for (const auto& [saved, was_contiguous] : order.recomputed) {
+    backward.saved.push_back({pair_->saved_values[saved], saved_[saved].unpack(getptr()), was_contiguous});
+  }
   set_joint(backward, order.joint, specialisation_->with_gradients());
   return backward;
 }
@@ -120,6 +123,8 @@ variable_list AotNode::differentiable_backward(const variable_list& tangents) {
   std::vector<bool> flows;
   cache::KeyBytes facts;
   for (const auto& [value, tensor] : backward.given) inputs.push_back(tensor);
+  for (const auto& saved : backward.saved) inputs.push_back(saved.tensor);
+  const size_t tensors_of_call = inputs.size();
   for (size_t i = 0; i < tangents.size(); ++i) {
     flows.push_back(tangents[i].defined());
     inputs.push_back(tangents[i]);
@@ -139,7 +144,7 @@ variable_list AotNode::differentiable_backward(const variable_list& tangents) {
     const capture::Joint& joint = whole->second_order.joint;
     const capture::Joint some = wants.empty() ? joint : codegen::with_some_gradients(joint, wants);
     set_joint(backward, with_flows(some, flows), specialisation_->with_gradients(), wants);
-    const auto tensors = std::span(given).first(backward.given.size());
+    const auto tensors = std::span(given).first(tensors_of_call);
     std::vector<at::Tensor> arrived(given.begin() + static_cast<ptrdiff_t>(tensors.size()),
                                     given.begin() + static_cast<ptrdiff_t>(carriers));
     for (size_t i = 0; i < arrived.size(); ++i) {

@@ -209,7 +209,8 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSeco
     PairRequest request{context_->options, specialisation_->lasting(), specialisation_->with_gradients(), {}, [&] { return primals; }};
     request.leaves = specialisation_->leaves();
     request.is_for_others = recorded.size() > 1;
-    request.with_graph = for_second_order.joint ? &*for_second_order.joint : nullptr;
+    request.has_own_joint = for_second_order.joint.has_value();
+    request.with_graph = request.has_own_joint ? &*for_second_order.joint : nullptr;
     request.why_no_second_order = for_second_order.why_not;
     request.asks_for_second_order = for_second_order.is_asked_for;
     std::shared_ptr<const ProgramPair> whole;

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/trace.h"
+#include "codegen/partition/known_values.h"
 #include "codegen/partition/random_numbers.h"
 #include "codegen/partition/some_gradients.h"
 #include "codegen/partition/some_tangents.h"
@@ -144,9 +145,10 @@ void count_bytes(const ProgramPair& pair) {
   pair.backward->add_owners_bytes(joint.footprint(pair.whole->joint.graph.get()) + of_trace);
 }
 
-SecondOrder find_second_order(const ProgramPair& pair, const PairRequest& request) {
-  const bool has_own = request.with_graph != nullptr;
-  SecondOrder order = second_order_of(has_own ? *request.with_graph : pair.joint, pair.saved_values, pair.saved, request.with_gradients);
+SecondOrder find_second_order(const ProgramPair& pair, const capture::Joint& joint, const PairRequest& request) {
+  const bool has_own = request.has_own_joint;
+  SecondOrder order =
+      second_order_of(request.with_graph != nullptr ? *request.with_graph : joint, pair.saved_values, pair.saved, request.with_gradients);
   order.has_own_joint = has_own;
   order.was_asked_for = request.asks_for_second_order;
   if (has_own && pair.draws_in_kernels) order.why_not = "it draws random numbers";  // the other program cannot repeat the kernels' numbers
@@ -178,6 +180,8 @@ std::shared_ptr<const ProgramPair> compile_pair(capture::Joint joint, const Pair
     pair->draws_in_kernels = drawing.graph != joint.graph;
     joint = drawing;
   }
+  const capture::Joint with_derivatives = joint;
+  joint = codegen::with_known_values(joint);
   capture::Partitioned parts;
   const bool has_backward = !request.tangents.empty();
   if (has_backward) {
@@ -195,7 +199,7 @@ std::shared_ptr<const ProgramPair> compile_pair(capture::Joint joint, const Pair
   pair->forward = std::make_shared<Program>(numbered(parts.forward, "forward of a function", is_bitwise), options.fw_compiler,
                                             options.async, request.primals);
   if (has_backward) {
-    pair->second_order = find_second_order(*pair, request);
+    pair->second_order = find_second_order(*pair, with_derivatives, request);
     if (request.is_for_others) {
       pair->tangents = request.tangents;
     } else {

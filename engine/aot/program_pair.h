@@ -70,11 +70,13 @@ struct PairRequest {
   std::function<std::vector<at::Tensor>()> backward_inputs = {};  // example inputs of the backward; empty: computed from `primals`
   bool is_for_others = false;                                     // compiles no backward yet: other ProgramPair have the one needed now
   const capture::Joint* with_graph = nullptr;                     // SecondOrder::joint; nullptr: the given joint program
+  bool has_own_joint = false;                                     // SecondOrder::has_own_joint
   const char* why_no_second_order = nullptr;                      // SecondOrder::why_not
   bool asks_for_second_order = false;                             // SecondOrder::was_asked_for
 
   void has_second_order_of(const SecondOrder& former) {
-    with_graph = former.has_own_joint ? &former.joint : nullptr;
+    has_own_joint = former.has_own_joint;
+    with_graph = has_own_joint || !former.joint.known.empty() ? &former.joint : nullptr;
     why_no_second_order = former.why_not;
     asks_for_second_order = former.was_asked_for;
   }

@@ -91,24 +91,12 @@ std::vector<bool> values_of_forward(const JointUses& uses) {
   return is_of_forward;
 }
 
-// By value: true for the memory of values that are compared with other tensors.
-std::vector<bool> find_compared(const JointUses& uses) {
-  std::vector<bool> is_compared(uses.graph().values.size());
-  for (uint32_t i = 0; i < uses.graph().instrs.size(); ++i) {
-    if (!codegen::compares_tensors(uses.instr(i))) continue;
-    capture::for_each_use(uses.instr(i), [&](ValueId value) {
-      if (value.defined()) is_compared[uses.memory_of(value).index] = true;
-    });
-  }
-  return is_compared;
-}
-
 // Values that are used without recomputation: results, and values without an autograd history. A result that is
 // compared with recomputed values is recomputed too, so that both round the same way.
 std::vector<SecondOrder::Given> find_given(const JointUses& uses, const std::vector<ValueId>& saved_values, const std::vector<Saved>& saved,
                                            const std::vector<uint32_t>& with_gradients) {
   const std::vector<bool> has_history = values_with_history(uses, with_gradients), is_of_forward = values_of_forward(uses);
-  const std::vector<bool> is_compared = find_compared(uses);
+  const std::vector<bool> is_compared = codegen::find_compared(uses);
   std::vector<SecondOrder::Given> given;
   for (uint32_t i = 0; i < saved.size(); ++i) {
     const uint32_t value = saved_values[i].index;
@@ -118,6 +106,20 @@ std::vector<SecondOrder::Given> find_given(const JointUses& uses, const std::vec
     if (is_result || (saved[i].from == Saved::From::Forward && !has_history[value])) given.push_back({i, has_history[value]});
   }
   return given;
+}
+
+// Values that the forward has saved, and that are recomputed because derivatives flow through them.
+std::vector<SecondOrder::Recomputed> find_recomputed(const JointUses& uses, const std::vector<ValueId>& saved_values,
+                                                     const std::vector<Saved>& saved, const std::vector<bool>& is_known,
+                                                     const std::vector<bool>& is_read) {
+  const std::vector<bool> is_of_forward = values_of_forward(uses);
+  std::vector<SecondOrder::Recomputed> recomputed;
+  for (uint32_t i = 0; i < saved.size(); ++i) {
+    const uint32_t value = saved_values[i].index;
+    if (saved[i].from != Saved::From::Forward || value >= is_of_forward.size() || !is_of_forward[value]) continue;
+    if (is_read[value] && !is_known[value]) recomputed.push_back({i, uses.is_contiguous({value})});
+  }
+  return recomputed;
 }
 
 // By value: true for the values that gradients depend on, up to and with known ones. Sets `why_not` if one of them must not be recomputed.
@@ -155,6 +157,7 @@ SecondOrder second_order_of(capture::Joint joint, const std::vector<ValueId>& sa
   }
   const std::vector<bool> is_read = find_read(uses, std::move(gradients), is_known, order.why_not);
   std::erase_if(order.given, [&](const SecondOrder::Given& given) { return !is_read[saved_values[given.saved].index]; });
+  order.recomputed = find_recomputed(uses, saved_values, saved, is_known, is_read);
   for (uint32_t number = 0; number < joint.primals; ++number) {
     const ValueId value = joint.primal_values()[number];
     if (!value.defined() || !is_read[value.index] || is_known[value.index]) continue;

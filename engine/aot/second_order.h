@@ -29,12 +29,17 @@ struct SecondOrder {
     uint32_t saved;    // its index in ProgramPair::saved
     bool has_history;  // it depends on a primal that needs a gradient
   };
-  capture::Joint joint;           // the joint program, traced in grad mode if formulas differ there
-  bool has_own_joint = false;     // `joint` is not the one for first derivatives
-  bool was_asked_for = false;     // by the call that was traced
-  std::vector<Given> given;       // values that are not recomputed, except primals
-  std::vector<Primal> primals;    // those that the gradients depend on
-  const char* why_not = nullptr;  // why the function has no program for second derivatives; nullptr if it has
+  struct Recomputed {
+    uint32_t saved;       // its index in ProgramPair::saved
+    bool was_contiguous;  // in the trace
+  };
+  capture::Joint joint;                // the joint program, traced in grad mode if formulas differ there
+  bool has_own_joint = false;          // `joint` is not the one for first derivatives
+  bool was_asked_for = false;          // by the call that was traced
+  std::vector<Given> given;            // values that are not recomputed, except primals
+  std::vector<Recomputed> recomputed;  // values that are recomputed for their derivatives alone: the forward has saved them
+  std::vector<Primal> primals;         // those that the gradients depend on
+  const char* why_not = nullptr;       // why the function has no program for second derivatives; nullptr if it has
 };
 
 /// `with_gradients`: the primals that need a gradient.

@@ -271,6 +271,42 @@ def test_a_penalty_after_steps_without_one(make, partition):
             assert seen is None or torch.allclose(seen, expected, rtol=1e-9, atol=1e-12), call
 
 
+def convolutions_of(step):
+    with torch.profiler.profile() as profile:
+        step()
+    return sum(event.name == "aten::convolution" for event in profile.events())
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="kernels of another backend are not in the profile by these names")
+@pytest.mark.parametrize("partition", [hindcast.partition.standard, hindcast.partition.min_cut], ids=str)
+def test_what_the_forward_has_saved_is_not_computed_again(partition):
+    torch.manual_seed(0)
+    layers = (torch.nn.Conv2d(a, b, 3, stride=2, padding=1) for a, b in ((2, 4), (4, 8), (8, 1)))
+    module = torch.nn.Sequential(*(part for layer in layers for part in (layer, torch.nn.Softplus()))).double()
+    modules = copy.deepcopy(module), module
+    compiled = hindcast.aot_module(modules[0], partition_fn=partition, async_=False, back_off=False)
+    counts = []
+    for call, batch in enumerate([4, 4, 4, 6, 5, 3, 8, 6]):
+        x = torch.randn(batch, 2, 9, 9, dtype=torch.float64)
+
+        def step(net, of):
+            leaves = [x.clone().requires_grad_(), *of.parameters()]
+            (slope,) = torch.autograd.grad(net(leaves[0]).sum(), leaves[:1], create_graph=True)
+            penalty = slope.square().sum()
+            # The third derivative flows through the values that the second one has not computed.
+            bends = torch.autograd.grad(penalty, leaves, create_graph=call % 2 == 1)
+            if call % 2 == 0:
+                return bends
+            return torch.autograd.grad(sum(bend.square().sum() for bend in bends), leaves)
+
+        seen, expected = map(step, (compiled, module), modules)
+        assert all(torch.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(seen, expected, strict=True)), call
+        if call % 2 == 0:
+            counts.append([convolutions_of(lambda: step(*each)) for each in zip((compiled, module), modules, strict=True)])
+    ours, stock = counts[1]
+    assert ours <= stock
+
+
 VIEWS_OF_VIEWS = {
     "transposed scores": lambda q, k: (q @ k.transpose(1, 2)).transpose(1, 2).div_(2).exp() @ k,
     "relu behind a flatten": lambda q, k: torch.nn.functional.relu((q * k).view(6, 4).view(2, 3, 4), inplace=True) * q,

@@ -1,6 +1,7 @@
 // A joint program in two halves: what is saved, what is recomputed, and that both halves together compute the same.
 
 #include "codegen/partition/explain.h"
+#include "codegen/partition/known_values.h"
 #include "codegen/partition/min_cut.h"
 #include "codegen/partition/split.h"
 #include "codegen/partition/standard.h"
@@ -375,6 +376,57 @@ TEST(Partition, RefusesToSaveWhatTheForwardCannotHave) {
   EXPECT_THROW(split(cosines.program, {cosines.program.tangent_values()[0]}), std::invalid_argument);
   EXPECT_THROW(split(cosines.program, {{12345}}), std::invalid_argument);
   EXPECT_THAT(split(cosines.program, {ValueId()}).saved.size(), 4U);
+}
+
+// A joint program whose second primal holds what the forward computes as tanh(x).
+struct WithKnown {
+  explicit WithKnown(const at::Tensor& held) {
+    x = b.primal(at::randn({4, 3}));
+    known = b.primal(held);
+    computed = b.unary("aten::tanh", b.unary("aten::exp", x));
+    result = b.unary("aten::sin", computed);
+  }
+  Joint joint(std::vector<ValueId> results, const std::vector<ValueId>& gradients = {}) {
+    Joint joint = b.joint(std::move(results), gradients);
+    joint.known = {{computed, known}};
+    return joint;
+  }
+  JointBuilder b;
+  ValueId x, known, computed, result;
+};
+
+TEST(KnownValues, AreReadAndNotComputed) {
+  WithKnown w(at::randn({4, 3}));
+  const ValueId tangent = w.b.tangent(at::randn({4, 3}));
+  const Joint joint = w.joint({w.result}, {w.b.mul(tangent, w.computed)});
+  const Joint made = codegen::with_known_values(joint);
+  EXPECT_THAT(made_by(made, *made.graph), ElementsAre("sin", "mul"));
+  EXPECT_EQ(made.forward_end, 1u);
+  EXPECT_EQ(made.graph->instrs[0].args[0].values[0], w.known);
+  EXPECT_EQ(made.graph->instrs[1].args[1].values[0], w.known);
+  EXPECT_EQ(codegen::with_known_values(made).graph->instrs.size(), 2u);
+}
+
+TEST(KnownValues, AreComputedIfReturned) {
+  WithKnown w(at::randn({4, 3}));
+  const Joint joint = w.joint({w.result, w.computed});
+  EXPECT_EQ(codegen::with_known_values(joint).graph, joint.graph);
+}
+
+TEST(KnownValues, AreComputedIfTheKnownTensorHasAnotherLayout) {
+  for (const at::Tensor& held : {at::randn({3, 4}).t(), at::randn({4, 3}, at::kDouble)}) {
+    WithKnown w(held);
+    const Joint joint = w.joint({w.result});
+    EXPECT_EQ(codegen::with_known_values(joint).graph, joint.graph);
+  }
+}
+
+// The derivative of a maximum looks for the element that equals it.
+TEST(KnownValues, AreComputedIfCompared) {
+  WithKnown w(at::randn({4, 3}));
+  const ValueId is_equal = w.b.call("aten::eq", "Tensor", {JointBuilder::of(w.computed), JointBuilder::of(w.result)});
+  const Joint joint = w.joint({w.result, is_equal});
+  EXPECT_EQ(codegen::with_known_values(joint).graph, joint.graph);
 }
 
 TEST(Partition, OfAlmostNothing) {
