@@ -350,8 +350,10 @@ void Graph::verify() const {
   for (size_t i = 0; i < instrs.size(); ++i) {
     const Instr& instr = instrs[i];
     for_each_use(instr, [&](ValueId value) {
-      HC_CHECK(!value.defined() || (value.index < values.size() && made[value.index]), "instr {} reads value {} before it is made", i,
-               value.index);
+      if (!value.defined()) return;
+      HC_CHECK(value.index < values.size() && made[value.index], "instr {} reads value {} before it is made", i, value.index);
+      HC_CHECK(!values[value.index].defined || values[value.index].dtype != at::ScalarType::Undefined,
+               "instr {} reads value {}, whose dtype and sizes are not known", i, value.index);
     });
     for (const ValueId value : instr.outputs) make(value);
     if (instr.kind == InstrKind::Op || instr.kind == InstrKind::Mutate) {

@@ -66,6 +66,7 @@ void TracingTensor::become(const TracingTensor& view) {
   value = view.value;
   base = view.base;
   views = view.views;
+  taken = view.taken;
   version = view.version;
   sizes = view.sizes;
   strides_.clear();
@@ -82,6 +83,7 @@ void TracingTensor::become_plain() {
   key_set_ = key_set_.remove(kRecorderKey);
   base.reset();
   views.clear();
+  taken.clear();
   real.reset();
 }
 
@@ -110,6 +112,11 @@ std::optional<c10::SymInt> size_of_vmap() {
   if (!layer || layer->key() != at::functorch::TransformType::Vmap) return std::nullopt;
   return at::functorch::VmapInterpreterPtr(&layer->interpreter()).batchSize();
 }
+
+// LibTorch's indexing of a tensor without dimensions reads the size behind the last one. That of an ordinary tensor is 0, which leads to
+// an IndexError.
+const c10::SymInt behind_no_sizes = 0;
+constexpr int64_t behind_no_size_numbers = 0;
 
 TracingTensor::Symbols which_symbols(const std::vector<c10::SymInt>& sizes) {
   if (!has_symbol(sizes) || !is_interpreter_asking()) return TracingTensor::Symbols::All;
@@ -174,6 +181,7 @@ void TracingTensor::pin_sizes() const {
   for (const c10::SymInt& size : sizes) pinned_sizes_.push_back(size.guard_int(__FILE__, __LINE__));
 }
 c10::IntArrayRef TracingTensor::sizes_custom() const {
+  if (sizes.empty()) return {&behind_no_size_numbers, size_t{0}};
   pin_sizes();
   return pinned_sizes_;
 }
@@ -225,6 +233,7 @@ const std::vector<c10::SymInt>& TracingTensor::strides_under_vmap(const c10::Sym
 }
 
 c10::SymIntArrayRef TracingTensor::sym_sizes_custom() const {
+  if (sizes.empty()) return {&behind_no_sizes, size_t{0}};
   if (const auto mapped = size_of_vmap(); mapped && has_symbol(sizes)) return sizes_under_vmap(*mapped);
   const Symbols which = which_symbols(sizes);
   const bool may_divide_by_zero = real.numel() == 0 && is_interpreter_asking();  // a symbol would raise another error than a number
@@ -296,6 +305,7 @@ c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(const
   if (!key_set_.has(kRecorderKey)) return TensorImpl::shallow_copy_and_detach(counter, may_change);
   auto copy = make(real, value, base, sizes);
   copy->views = views;
+  copy->taken = taken;
   copy->version = version;
   copy->lost_history = requires_grad();
   if (watches_strides_) copy->watch_strides();

@@ -31,6 +31,7 @@ class TracingTensor final : public c10::TensorImpl {
   ValueId value;
   std::shared_ptr<Base> base;
   std::vector<ViewStep> views;  // from base to this tensor
+  std::vector<ValueId> taken;   // by view: the value that it was when it was taken
   uint32_t version = 0;         // of base, when `value` was derived
   bool symbolic = false;
   bool lost_history = false;  // a copy without the history of a tensor that has one: `x.data`

@@ -43,11 +43,11 @@ void Recorder::become_copy(const at::Tensor& stand_in) {
 void Recorder::derive_again(TracingTensor& view) {
   const c10::AutoGradMode as_when_taken(view.requires_grad());
   ValueId id = view.base->value;
-  for (const ViewStep& step : view.views) {
+  for (size_t k = 0; k < view.views.size(); ++k) {
+    const ViewStep& step = view.views[k];
     Instr& instr = new_instr(step.op, step.args);
     instr.args[step.self_arg] = {Arg::Kind::Value, {}, {id}, {}};
-    const bool last = &step == &view.views.back();
-    const Value derived = last ? graph_.values[view.value.index] : Value{};
+    const Value derived = graph_.values[view.taken[k].index];
     // Only the viewed result is read; the others exist to keep the op's arity.
     for (uint32_t i = 0; i <= step.output; ++i) {
       graph_.values.push_back(derived);

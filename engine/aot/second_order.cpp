@@ -23,11 +23,6 @@ bool makes_constants(const capture::Instr& instr) {
   return facts.has(capture::OpFacts::Fill) || facts.has(capture::OpFacts::Constant);
 }
 
-// The dtype of a view of a view that was taken again after a write is not known.
-bool may_have_history(const capture::Value& value) {
-  return value.dtype == at::ScalarType::Undefined || torch::autograd::isDifferentiableType(value.dtype);
-}
-
 // By value: true if it is differentiable and depends on a primal that needs a gradient.
 std::vector<bool> values_with_history(const JointUses& uses, const std::vector<uint32_t>& with_gradients) {
   std::vector<bool> has_history(uses.graph().values.size());
@@ -46,7 +41,8 @@ std::vector<bool> values_with_history(const JointUses& uses, const std::vector<u
     });
     depends = depends && !makes_constants(instr);
     for (const ValueId value : instr.outputs) {
-      if (value.defined()) has_history[value.index] = depends && may_have_history(uses.graph().values[value.index]);
+      if (value.defined())
+        has_history[value.index] = depends && torch::autograd::isDifferentiableType(uses.graph().values[value.index].dtype);
     }
   }
   return has_history;

@@ -1837,6 +1837,46 @@ def test_a_write_that_autograd_refuses_changes_nothing(name):
         assert texts[0] == texts[1]
 
 
+def doubled_row(h):
+    h[1] *= 2
+    return h
+
+
+WRITES_THROUGH_TWO_VIEWS = {
+    "of a made tensor": lambda x: doubled_row(x.sin().flatten().view(4, 6)),
+    "of the argument": lambda x: doubled_row(x.flatten().view(4, 6)),
+    "of a piece": lambda x: doubled_row(x.sin().flatten()[4:].view(4, 5)),
+    "of pieces": lambda x: doubled_row((x * 2).flatten().split(12)[1].view(3, 4)),
+    "one element": lambda x: doubled_row(x.sin().flatten().view(4, 6)[2]),
+    "twice": lambda x: doubled_row(doubled_row(x.sin().flatten(0, 0).unflatten(1, (2, 3)))),
+}
+
+
+@pytest.mark.parametrize("name", WRITES_THROUGH_TWO_VIEWS)
+def test_a_write_through_two_views(name):
+    """`h[1] *= 2` writes the row, and then copies it onto itself."""
+    function = WRITES_THROUGH_TWO_VIEWS[name]
+    f = hindcast.aot_function(function, async_=False, back_off=False)
+    for _ in range(CALLS):
+        leaves = [torch.linspace(-1, 2, 24).view(4, 6).requires_grad_() for _ in range(2)]
+        arguments = [leaf * 1 for leaf in leaves]
+        results = [each(argument) for each, argument in zip((f, function), arguments)]
+        torch.testing.assert_close(*results, rtol=1e-6, atol=0)
+        torch.testing.assert_close(*arguments, rtol=1e-6, atol=0)
+        for result, argument in zip(results, arguments):
+            (result.square().sum() + argument.sum()).backward()
+        torch.testing.assert_close(*(leaf.grad for leaf in leaves), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("index", [1, -1, -3])
+@pytest.mark.parametrize("make", [torch.sum, lambda x: x[0, 0], lambda x: x[:, 0] @ x[:, 0]], ids=["sum", "element", "product"])
+def test_an_index_of_a_tensor_without_dimensions(make, index):
+    f = hindcast.aot_function(lambda x: make(x)[index])
+    for rows in (4, 5, 3, 6):
+        with pytest.raises(IndexError, match="dimension"):
+            f(torch.randn(rows, 3))
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_a_result_that_atens_operator_makes_contiguous(training):
     def function(x):
