@@ -1846,7 +1846,7 @@ WRITES_THROUGH_TWO_VIEWS = {
     "of a made tensor": lambda x: doubled_row(x.sin().flatten().view(4, 6)),
     "of the argument": lambda x: doubled_row(x.flatten().view(4, 6)),
     "of a piece": lambda x: doubled_row(x.sin().flatten()[4:].view(4, 5)),
-    "of pieces": lambda x: doubled_row((x * 2).flatten().split(12)[1].view(3, 4)),
+    "of pieces": lambda x: doubled_row((x * 2).flatten().narrow(0, 12, 12).view(3, 4)),
     "one element": lambda x: doubled_row(x.sin().flatten().view(4, 6)[2]),
     "twice": lambda x: doubled_row(doubled_row(x.sin().flatten(0, 0).unflatten(1, (2, 3)))),
 }
@@ -1861,11 +1861,11 @@ def test_a_write_through_two_views(name):
         leaves = [torch.linspace(-1, 2, 24).view(4, 6).requires_grad_() for _ in range(2)]
         arguments = [leaf * 1 for leaf in leaves]
         results = [each(argument) for each, argument in zip((f, function), arguments)]
-        torch.testing.assert_close(*results, rtol=1e-6, atol=0)
-        torch.testing.assert_close(*arguments, rtol=1e-6, atol=0)
+        torch.testing.assert_close(*results, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(*arguments, rtol=1e-5, atol=1e-6)
         for result, argument in zip(results, arguments):
             (result.square().sum() + argument.sum()).backward()
-        torch.testing.assert_close(*(leaf.grad for leaf in leaves), rtol=1e-6, atol=0)
+        torch.testing.assert_close(*(leaf.grad for leaf in leaves), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("index", [1, -1, -3])
