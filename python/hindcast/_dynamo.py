@@ -13,6 +13,7 @@ from typing import Any, Optional
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from . import partition as partitions
@@ -201,7 +202,7 @@ def _read_sizes_from_tensors(graph: fx.Graph) -> tuple[list[int], bool]:
 # ---- what a graph calls
 
 # They call their graphs, and check no dispatch key.
-_CALLED_AS_THEY_ARE = ("tag_activation_checkpoint", "autograd_function_apply")
+_CALLED_AS_THEY_ARE = ("tag_activation_checkpoint",)
 
 
 def _higher_order(node: fx.Node) -> str:
@@ -245,6 +246,25 @@ def _call_checkpoints(gm: fx.GraphModule) -> None:
                 continue
             node.target = checkpoint
             node.kwargs = {**node.kwargs, "use_reentrant": False, "preserve_rng_state": True}
+            module.recompile()
+
+
+def _apply_traced_function(*args: Any, **kwargs: Any) -> Any:
+    """autograd_function_apply. Dynamo has traced both halves of the custom Function, so its backward calls only PyTorch's operators."""
+    results = torch.ops.higher_order.autograd_function_apply(*args, **kwargs)
+    for result in tree_leaves(results):
+        applied = getattr(getattr(result, "grad_fn", None), "_forward_cls", None)
+        if applied is not None:
+            applied.is_traceable = True
+    return results
+
+
+def _trace_through_functions(gm: fx.GraphModule) -> None:
+    for module in _graphs_in(gm):
+        found = [node for node in module.graph.nodes if _higher_order(node) == "autograd_function_apply"]
+        for node in found:
+            node.target = _apply_traced_function
+        if found:
             module.recompile()
 
 
@@ -336,6 +356,7 @@ def dynamo_backend(
     arguments = _arguments_of(options)
     _call_subgraphs(gm)
     _call_checkpoints(gm)
+    _trace_through_functions(gm)
     why = _why_eager(gm)
     if why is not None:
         return _eagerly(gm, why, arguments)

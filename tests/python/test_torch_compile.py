@@ -1,6 +1,7 @@
 """torch.compile(backend="hindcast"): a compiled module gives what it gives eagerly: results, gradients, buffers, arguments."""
 
 import copy
+import functools
 import gc
 import math
 import os
@@ -358,6 +359,55 @@ class Cube(torch.autograd.Function):
     def backward(ctx, grad):
         (x,) = ctx.saved_tensors
         return grad * 3 * x**2
+
+
+class Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return (x * 16).round() / 16
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * grad.sign() * 1.5
+
+
+class WithMask(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        result, mask = x.exp(), x > 0
+        ctx.factor = factor
+        ctx.save_for_backward(result)
+        ctx.mark_non_differentiable(mask)
+        return result * factor, mask
+
+    @staticmethod
+    def backward(ctx, grad, _):
+        (result,) = ctx.saved_tensors
+        return grad.clone().mul_(result).mul_(ctx.factor * 3), None
+
+
+def with_hook(x):
+    y = x.sin()
+    y.register_hook(lambda grad: grad * 0.5)
+    return y.relu()
+
+
+@pytest.mark.parametrize(
+    "apply",
+    [Cube.apply, Rounded.apply, lambda x: torch.where(*WithMask.apply(x, 0.5)[::-1], x), lambda x: Cube.apply(Cube.apply(x) * 0.1), with_hook],
+    ids=["cube", "rounded", "mask", "twice", "hook"],
+)
+def test_custom_functions_and_hooks_are_a_part_of_the_program(apply):
+    linear = nn.Linear(4, 4)
+    call = torch.compile(lambda x: apply(linear(x)), backend="hindcast", fullgraph=True, options={"fallback": False, "async_": False})
+    for size in (4, 4, 5, 6, 4, 3):
+        x = torch.randn(size, 4)
+        gradients = []
+        for function in (call, lambda x: apply(linear(x))):
+            leaves = [x.clone().requires_grad_(), *linear.parameters()]
+            loss = (function(leaves[0]) * torch.linspace(1, 2, 4 * size).view(size, 4)).sum()
+            gradients.append(torch.autograd.grad(loss, leaves))
+        assert all(map(functools.partial(torch.allclose, rtol=1e-4, atol=1e-5), *gradients))
 
 
 @torch.compiler.nested_compile_region
