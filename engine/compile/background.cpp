@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
@@ -84,7 +85,11 @@ class Worker final : private base::ForkLock {
       jobs_.clear();
       changed_.notify_all();
     }
-    if (thread_.joinable()) thread_.join();
+    if (thread_.get_id() == std::this_thread::get_id()) {
+      thread_.detach();  // it was the last thread of a process whose main thread had ended
+    } else if (thread_.joinable()) {
+      thread_.join();
+    }
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !busy_; });  // a waiter's thread may still run one
   }
@@ -97,6 +102,7 @@ class Worker final : private base::ForkLock {
   };
   static constexpr size_t kFirstSweep = 64;
   static constexpr int kNiceness = 10;
+  static constexpr std::chrono::seconds kMostIdle{1};
 
   bool has_room(size_t bytes) const { return bytes == 0 || waiting_bytes_ == 0 || waiting_bytes_ + bytes <= kMostWaitingBytes; }
 
@@ -116,7 +122,9 @@ class Worker final : private base::ForkLock {
 
   // Without a thread the jobs stay queued, and programs run through ATen. The next job tries again.
   void start() {
-    if (!thread_.joinable() && !jobs_.empty()) thread_ = try_thread([this] { work(); });
+    if (jobs_.empty()) return;
+    if (std::exchange(has_ended_, false)) thread_.join();
+    if (!thread_.joinable()) thread_ = try_thread([this] { work(); });
   }
 
   // No thread if the process may not have another one.
@@ -145,11 +153,20 @@ class Worker final : private base::ForkLock {
     if (id_of_thread_ != 0) setpriority(PRIO_PROCESS, id_of_thread_, niceness_of_program_ + niceness);
   }
 
-  // Runs jobs in order, one at a time with other threads. `yields`: takes none while somebody waits. The mutex guards `is_over`.
+  // Runs jobs in order, one at a time with other threads. `yields`: takes none while somebody waits, and ends when there were none for a
+  // while: a process whose main thread has called pthread_exit() ends with its last thread. The mutex guards `is_over`.
   void run_until(const bool& is_over, bool yields) {
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [&] { return is_over || (!jobs_.empty() && !busy_ && !(yields && waiters_ != 0)); });
+      const auto has_work = [&] { return is_over || (!jobs_.empty() && !busy_ && !(yields && waiters_ != 0)); };
+      if (!yields) {
+        changed_.wait(lock, has_work);
+      } else if (!changed_.wait_for(lock, kMostIdle, has_work)) {
+        if (!jobs_.empty()) continue;
+        has_ended_ = true;
+        id_of_thread_ = 0;
+        return;
+      }
       if (is_over) return;
       running_ = std::move(jobs_.front().job);
       running_number_ = jobs_.front().number;
@@ -183,6 +200,7 @@ class Worker final : private base::ForkLock {
     running_ = nullptr;
     busy_ = false;
     waiters_ = 0;
+    has_ended_ = false;
     mutex_.unlock();
     new (&changed_) std::condition_variable;
     new (&thread_) std::thread;
@@ -202,6 +220,7 @@ class Worker final : private base::ForkLock {
   id_t id_of_thread_ = 0;
   int niceness_of_program_ = 0;
   bool busy_ = false, stopping_ = false, has_warned_ = false;
+  bool has_ended_ = false;  // the thread has left run_until()
 };
 
 Worker& worker() {

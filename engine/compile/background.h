@@ -1,5 +1,5 @@
 #pragma once
-// A background queue: one low-priority thread, started by the first job, runs the jobs in order.
+// A background queue: one low-priority thread, which ends after a second without jobs, runs the jobs in order.
 //
 // fork() does not wait for jobs. The child inherits the queued jobs and the one that was running, and starts its own thread for them
 // as soon as it adds a job or waits.

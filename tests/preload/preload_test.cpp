@@ -82,6 +82,12 @@ TEST(Preload, WorksInDestructorsOfGlobals) {
   EXPECT_EQ(ended.status, 0) << ended.errors;
 }
 
+TEST(Preload, AProgramEndsWhoseMainThreadHasEnded) {
+  const Ended ended = run_preloaded("timeout 60 " + program("trainer") + " leave", "HINDCAST_COMPILER=fused HINDCAST_REPORT=1");
+  EXPECT_EQ(ended.status, 0) << ended.errors;
+  EXPECT_THAT(taken_over(ended.errors), testing::ElementsAre(kSteps)) << ended.errors;
+}
+
 TEST(Preload, AForksChildIsTakenOverToo) {
   const Ended ended = run_preloaded(program("trainer") + " fork");
   EXPECT_EQ(ended.status, 0) << ended.errors;

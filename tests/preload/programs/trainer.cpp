@@ -1,5 +1,6 @@
-// A program that links LibTorch: trainer [thread | fork | exit <code> | throw]...
+// A program that links LibTorch: trainer [thread | fork | last | leave | <exit code>]...
 
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +34,8 @@ int main(int count, char** arguments) {
         int status = -1;
         is_right = waitpid(child, &status, 0) == child && status == 0 && is_right;
       }
+    } else if (what == "leave") {
+      if (is_right) pthread_exit(nullptr);  // the process ends with its last thread
     } else if (what == "last") {
       last.is_on = true;
     } else {
