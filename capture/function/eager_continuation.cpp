@@ -47,7 +47,8 @@ void move_hooks(const at::Tensor& stand_in, torch::autograd::Node& former, const
 class HasNoSecondDerivative final : public torch::autograd::FunctionPreHook {
   variable_list operator()(const variable_list&) override {
     throw std::runtime_error(
-        "hindcast::aot_function: this call has no second derivatives: it uses saved-tensor hooks, as a checkpoint does. Later calls run the "
+        "hindcast::aot_function: this call has no second derivatives: it uses saved-tensor hooks, as a checkpoint does. Later calls run "
+        "the "
         "function eagerly, and have them");
   }
 };
@@ -104,7 +105,8 @@ void FunctionTrace::finish_eagerly(std::vector<at::Tensor> outputs, const std::v
   for (size_t o = 0; o < outputs.size(); ++o) {
     const auto before = outputs.begin() + static_cast<std::ptrdiff_t>(o);
     const auto same = std::find_if(outputs.begin(), before, [&](const at::Tensor& other) { return other.is_same(outputs[o]); });
-    outputs_.push_back(same != before ? outputs_[static_cast<size_t>(same - outputs.begin())] : of_arguments(outputs[o], inputs));
+    outputs_.push_back(same != before ? outputs_[static_cast<size_t>(same - outputs.begin())]
+                                      : of_arguments(outputs[o], inputs, is_at_another_place));
   }
 }
 
@@ -153,12 +155,15 @@ void FunctionTrace::give_back(const Primal& primal, at::Tensor input, bool is_at
   c10::VariableVersion(torch::autograd::impl::version_counter(input)).set_version(version);  // the version after the function's own write
 }
 
-// The argument, if the function returned its stand-in; a view of it, if the function returned a view of the stand-in.
-at::Tensor FunctionTrace::of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs) const {
+// The argument, if the function returned its stand-in; a view of it, if the function returned a view of the stand-in. A view that was taken
+// before the function changed the geometry of the argument, as t_() does, cannot be taken again.
+at::Tensor FunctionTrace::of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs,
+                                       const std::vector<bool>& is_at_another_place) const {
   for (size_t i = 0; output.defined() && i < inputs.size(); ++i) {
     const at::Tensor& stand_in = primals_[i].stand_in;
     if (!stand_in.defined()) continue;
     if (output.is_same(stand_in)) return inputs[i];
+    if (is_at_another_place[i]) continue;
     if (at::Tensor view = taken_again(output, stand_in, inputs[i]); view.defined()) return view;
   }
   return output;
@@ -223,6 +228,9 @@ void FunctionTrace::forget_symbols() const {
 std::vector<at::Tensor> FunctionTrace::ends_of_history() const {
   std::vector<at::Tensor> ends = recorder_.held();
   ends.insert(ends.end(), outputs_.begin(), outputs_.end());
+  for (const at::Tensor& outside : lifted_) {
+    if (outside.grad_fn() != nullptr) ends.push_back(outside);  // the function has written to it
+  }
   for (const CopiedNumbers& copied : copied_numbers_) ends.push_back(copied.tensor);  // not stand-ins, but may have a history
   return ends;
 }

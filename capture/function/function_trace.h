@@ -223,7 +223,8 @@ class FunctionTrace final : private Policy {
   void finish_eagerly(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs);
   void give_back(const Primal& primal, at::Tensor input, bool is_at_another_place) const;
   void lead_kept_stand_ins_on() const;
-  at::Tensor of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs) const;
+  at::Tensor of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs,
+                          const std::vector<bool>& is_at_another_place) const;
   void set_requires_grad(Primal& primal, const at::Tensor& input) const;
   void begin_at_arguments();
   void move_all_hooks() const;

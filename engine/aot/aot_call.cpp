@@ -102,10 +102,11 @@ bool writes_to_shared_memory(const Specialisation& known, const std::vector<at::
 }
 
 // A program without a backward can only save its own time, and one that replaces a single node little more; under a guard it becomes part
-// of a captured backward. Work of other threads and devices is not timed. Calls whose results or random numbers would differ are never
+// of a captured backward. A look-up that compares thousands of values may take longer than any program saves. Work of other threads and devices is not timed. Calls whose results or random numbers would differ are never
 // mixed.
 detail::Gain gain_of(const AotContext& context, const Specialisation& known, const ProgramPair& pair) {
-  const bool may_gain_nothing = !known.has_gradients() || (known.has_one_node() && current_options() == nullptr);
+  const bool has_cheap_lookup = !context.has_costly_lookup.load(std::memory_order_relaxed);
+  const bool may_gain_nothing = !has_cheap_lookup || !known.has_gradients() || (known.has_one_node() && current_options() == nullptr);
   const bool is_timeable = may_gain_nothing && !known.draws_random_numbers() && pair.devices.empty() && context.options.async;
   if (!is_timeable || asks_for_equal_bits()) return detail::Gain::Some;
   return known.has_gradients() ? detail::Gain::PerhapsWithBackward : detail::Gain::Perhaps;

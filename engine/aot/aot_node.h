@@ -28,7 +28,8 @@ struct AotContext {
   AotCounts counts;
   detail::BackOffPolicy back_off;
   std::atomic<uint32_t> kept_tensors = 0;  // traces that ended because the function kept a tensor
-  std::atomic<bool> draws_atens = false;   // random numbers come from ATen, not from kernels: see drawn_again.h
+  std::atomic<bool> has_costly_lookup = false;
+  std::atomic<bool> draws_atens = false;  // random numbers come from ATen, not from kernels: see drawn_again.h
 };
 
 /// The joint program of a trace, from which programs are compiled.

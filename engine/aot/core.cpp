@@ -142,6 +142,7 @@ class AotCore::Implementation {
                ? now(context_->back_off.looked(gain, program))
                : 0;
   }
+  void lookup_is_costly() { context_->has_costly_lookup = true; }
   void time_backward(const std::vector<at::Tensor>& results) const { engine::time_backward(context_, results); }
   NextCalls took(uint64_t whole_ns, uint64_t own_ns) { return now(context_->back_off.took(whole_ns, own_ns)); }
 
@@ -338,6 +339,7 @@ FunctionOutput AotCore::call(const FunctionCall& call) { return implementation_-
 std::optional<AotHit> AotCore::find(const FunctionCall& call) const { return implementation_->find(call); }
 void AotCore::note_launch() { implementation_->note_launch(); }
 NextCalls AotCore::ran_eagerly() { return implementation_->looked(Gain::None, nullptr); }
+void AotCore::lookup_is_costly() { implementation_->lookup_is_costly(); }
 void AotCore::time_backward(const std::vector<at::Tensor>& results) { implementation_->time_backward(results); }
 NextCalls AotCore::took(std::uint64_t whole_ns, std::uint64_t own_ns) { return implementation_->took(whole_ns, own_ns); }
 AotStats AotCore::stats() const { return implementation_->stats(); }

@@ -237,6 +237,8 @@ class AotFunction:
         facts = kinds.get(key)
         if facts is None:
             facts = kinds[key] = self._new_kind(taken, seen.state, key)
+            if seen.is_costly:
+                call("aot_lookup_is_costly", self._number)
         elif facts == EAGER:
             raise Untraceable(_CHANGES, of_function=True)
         taken.owner, taken.kind, taken.seen, taken.whole_key = self, facts, seen, key

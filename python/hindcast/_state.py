@@ -43,10 +43,13 @@ def _weakly(value: Any) -> Callable[[], Any]:
         return lambda: value
 
 
+_MANY_VALUES, _MANY_BYTES = 1000, 1 << 15  # to compare these takes 2 us
+
+
 class _Seen:
     """A state as found at one time. At another time, a number of equal value may be another object."""
 
-    __slots__ = ("_generators", "_kept", "_readings", "_words", "address", "roots", "state")
+    __slots__ = ("_generators", "_kept", "_readings", "_words", "address", "is_costly", "roots", "state")
 
     def __init__(self, walk: Walk, state: State, roots: tuple[int, ...]) -> None:
         self._words = walk.words
@@ -54,6 +57,7 @@ class _Seen:
         self._kept = walk.kept
         self._readings = [(_weakly(value), read, found) for value, read, found in walk.readings]
         self._generators = [_weakly(value) for value in walk.generators]
+        self.is_costly = walk.values > _MANY_VALUES or any(type(found) is bytes and len(found) > _MANY_BYTES for *_, found in walk.readings)
         self.state = state
         self.roots = roots
 

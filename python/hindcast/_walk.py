@@ -49,6 +49,9 @@ _LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "numpy", "hindcast"))
 _UNMENTIONED = frozenset(("forward", "__call__", "__getattr__", "__getattribute__", "backward", "setup_context"))
 _VIEWS_OF_DICTS = frozenset((types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items())))
 _ENVIRONMENT = frozenset(("environ", "getenv"))
+_LEAST_OF_TABLE = 100
+_READ_ANY_NAME = frozenset(("__dict__", "__getattribute__", "attrgetter", "eval", "exec", "getattr", "vars"))
+_ANY_NAME = "*"
 _CONSTRUCTORS = ("__init__", "__new__", "__post_init__")
 _OF_LIBRARY_MODULES = ("forward", "__call__", "_call_impl", "_wrapped_call_impl", "__getattr__")
 
@@ -63,6 +66,13 @@ _NOT_FOR_CALLS = frozenset(
     )
 )
 _GLOBAL_HOOKS = [name for name in vars(all_modules) if name.startswith("_global_") and "registration" not in name]
+
+
+def _is_table(value: Any) -> bool:
+    """Such as a vocabulary. A module's is looked into only if code mentions its name."""
+    if type(value) not in BUILTIN_CONTAINERS or len(value) < _LEAST_OF_TABLE:
+        return False
+    return all(map(is_by_value, list(value))) and (type(value) is not dict or all(map(is_by_value, list(value.values()))))
 
 
 def _is_operator(name: str, value: Any) -> bool:
@@ -96,6 +106,7 @@ class Walk:
         self.kept: list[Any] = []  # values that the words point to
         # Objects that no word can describe: what to read of them, and what it was.
         self.readings: list[tuple[Any, Callable[[Any], Any], Any]] = []
+        self.values = 0  # that containers hold
         self.generators: list[Any] = []  # of random numbers
         self._alive: list[Any] = []  # until the end of the walk
         self._met: dict[int, int] = {}  # by id, its entry in the key: the id, except for containers, which are compared by contents
@@ -236,6 +247,7 @@ class Walk:
             self._class_of(value)
             self._attributes_of(value)
         base = container_of(kind)
+        self.values += base.__len__(value)
         if base is dict:
             self._dict(value)
             if issubclass(kind, OrderedDict):  # its order is separate from the dict's
@@ -256,6 +268,7 @@ class Walk:
 
     def _set(self, value: Any) -> None:
         items = list(set_of(type(value)).__iter__(value))  # another thread may change it
+        self.values += len(items)
         values = sorted(filter(is_by_value, items), key=lambda each: (type(each).__name__, hash(each)))
         values += sorted((each for each in items if type(each).__hash__ is object.__hash__), key=id)  # looking them up calls nothing
         self.key.extend((len(items), len(values)))
@@ -285,8 +298,17 @@ class Walk:
             for name in _GLOBAL_HOOKS:
                 self._item(vars(all_modules), name)
         self.words.extend((_TYPE, id(module), id(type(module)), _OWN_DICT, id(module), id(vars(module))))
-        self._dict(vars(module), _NOT_FOR_CALLS)
+        tables = {name: value for name, value in list(vars(module).items()) if _is_table(value)}
+        self._dict(vars(module), _NOT_FOR_CALLS.union(tables))
         self._class_of(module)
+        if not tables:
+            return
+
+        def look(names: Iterable[str]) -> None:
+            for name in tables if _ANY_NAME in names else tables.keys() & set(names):
+                self._entry(tables[name])
+
+        self._partly.append(_Watch(look))
 
     # ---- functions
 
@@ -311,6 +333,8 @@ class Walk:
             return
         named = mentioned(code)
         self._attributes |= named.attributes
+        if _READ_ANY_NAME.intersection(named.globals) or _READ_ANY_NAME.intersection(named.attributes):
+            self._attributes |= {_ANY_NAME}
         self._written |= named.written
         for name in named.globals:
             self._item(function.__globals__, name)

@@ -1877,6 +1877,98 @@ def test_an_index_of_a_tensor_without_dimensions(make, index):
             f(torch.randn(rows, 3))
 
 
+def test_a_write_with_grad_mode_turned_on():
+    def doubled(x):
+        with torch.enable_grad():
+            x.mul_(2)
+        return x
+
+    f = hindcast.aot_function(doubled)
+    for _ in range(CALLS):
+        source = leaf(3)
+        argument = source * 1
+        with torch.no_grad():
+            assert f(argument) is argument
+        argument.sum().backward()
+        assert_same(source.grad, torch.full((3,), 2.0))
+
+
+def test_a_buffer_that_was_written_before_an_exception():
+    buffer = torch.zeros(3)
+
+    @hindcast.aot_function
+    def writes(x):
+        buffer.copy_(x * 2)
+        raise ValueError
+
+    for _ in range(CALLS):
+        x = leaf(3)
+        with pytest.raises(ValueError):
+            writes(x)
+        buffer.sum().backward()
+        assert_same(x.grad, torch.full((3,), 2.0))
+        buffer.detach_()
+
+
+@pytest.mark.parametrize("view", [lambda x: x[0], lambda x: x.view(3, 2)], ids=["select", "view"])
+def test_a_view_from_before_the_argument_was_transposed(view):
+    def transposed(x):
+        made = view(x)
+        x.t_()
+        return made, x * 2
+
+    f = hindcast.aot_function(transposed)
+    for _ in range(CALLS):
+        x, y = (torch.arange(6.0).view(2, 3) for _ in range(2))
+        made, expected = f(x), transposed(y)
+        assert_same((*made, x), (*expected, y))
+        made[0].add_(1)
+        expected[0].add_(1)
+        assert_same(x, y)
+
+
+class Table(nn.Module):
+    def __init__(self, scale_of):
+        super().__init__()
+        self.scales = {f"w{i}": float(i) for i in range(300)}
+        self.linear = nn.Linear(4, 4)
+        self.scale_of = scale_of
+
+    def forward(self, x):
+        return self.linear(x) * self.scale_of(self)
+
+
+TABLE_IS_READ = {
+    "by its name": lambda module: module.scales["w3"],
+    "by getattr": lambda module: getattr(module, "".join(("sca", "les")))["w3"],
+    "from vars": lambda module: vars(module)["".join(("sca", "les"))]["w3"],
+    "from the dict": lambda module: module.__dict__["".join(("sca", "les"))]["w3"],
+}
+
+
+@pytest.mark.parametrize("how", TABLE_IS_READ)
+def test_a_large_table_of_a_module(how):
+    module = Table(TABLE_IS_READ[how])
+    f = hindcast.aot_module(module)
+    x = torch.randn(2, 4)
+    for call in range(8):
+        module.scales["w3"] = float(call // 2)
+        if call == 6:
+            module.scales = dict.fromkeys(module.scales, 9.0)
+        seen = f(x)
+        seen.sum().backward()
+        assert torch.allclose(seen, module(x), atol=1e-5)
+
+
+def test_a_large_table_that_forward_does_not_read():
+    module = Table(lambda module: 2)
+    f = hindcast.aot_module(module, back_off=False)
+    for call in range(CALLS):
+        module.scales["w3"] = call
+        f(torch.randn(2, 4)).sum().backward()
+    assert f.aot_stats()["hits"] == CALLS - 1
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_a_result_that_atens_operator_makes_contiguous(training):
     def function(x):
