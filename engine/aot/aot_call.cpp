@@ -56,7 +56,7 @@ namespace {
 
 void give_up_for(Specialisation& known, const capture::OtherResults& why) {
   known.give_up_at_all_sizes();
-  warn_once(std::string("a function runs eagerly from now on: ") + why.what());
+  note_eager(why.what());
 }
 
 at::Tensor copy_of(const at::Tensor& tensor) {
@@ -102,8 +102,8 @@ bool writes_to_shared_memory(const Specialisation& known, const std::vector<at::
 }
 
 // A program without a backward can only save its own time, and one that replaces a single node little more; under a guard it becomes part
-// of a captured backward. A look-up that compares thousands of values may take longer than any program saves. Work of other threads and devices is not timed. Calls whose results or random numbers would differ are never
-// mixed.
+// of a captured backward. A look-up that compares thousands of values may take longer than any program saves. Work of other threads and
+// devices is not timed. Calls whose results or random numbers would differ are never mixed.
 detail::Gain gain_of(const AotContext& context, const Specialisation& known, const ProgramPair& pair) {
   const bool has_cheap_lookup = !context.has_costly_lookup.load(std::memory_order_relaxed);
   const bool may_gain_nothing = !has_cheap_lookup || !known.has_gradients() || (known.has_one_node() && current_options() == nullptr);
@@ -175,7 +175,7 @@ void AotCall::connect(const capture::NodePtr& node, const Specialisation& known,
 std::optional<detail::FunctionOutput> AotCall::run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings) {
   if (known->is_eager()) return run_eagerly(*context_, call_);
   if (known->needs_callers_graph(call_.inputs)) {
-    warn_once(std::string("a function runs eagerly: ") + capture::kNeedsCallersGraph);
+    note_eager_call(capture::kNeedsCallersGraph);
     return run_eagerly(*context_, call_);
   }
   if (auto pair = known->programs().next()) {
@@ -209,7 +209,7 @@ std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_pt
   }
   const std::vector<at::Tensor> primals = primals_of(*known);
   if (writes_to_shared_memory(*known, primals)) {
-    warn_once("a function runs eagerly: it writes to an input that shares memory with another");
+    note_eager_call("it writes to an input that shares memory with another");
     return run_eagerly(*context_, call_);
   }
   if (call_.has_separate_results && !known->may_have_one_node(primals)) return run_eagerly(*context_, call_);
@@ -242,7 +242,7 @@ std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_pt
     random.restore();
     if (known->with_other_numbers().add()) {
       known->give_up();
-      warn_once("a function runs eagerly from now on: a number that it reads, as by item(), differs from call to call");
+      note_eager("a number that it reads, as by item(), differs from call to call");
     }
     return run_eagerly(*context_, call_);
   }
@@ -403,7 +403,7 @@ detail::FunctionOutput AotCall::trace_new(Family& family) {
   Recording recording = record(sizes_of_inputs(facts.row, facts.first, dynamic), allows_unguarded_reads);
   if (!recording.trace) {
     if (recording.keeps_tensors && family.note_escape()) return recording.output;
-    warn_once("a function runs eagerly: " + recording.why_not);
+    note_eager_call(recording.why_not);
     if (recording.has_no_second_derivatives) family.give_up();  // so that only this call has none, not one of each size
     family.add(std::make_shared<Specialisation>(std::move(facts)));
     return recording.output;
@@ -424,7 +424,7 @@ detail::FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation
   Recording recording = record(known->sizes_of(now), /*allows_unguarded_reads=*/true);
   if (!recording.trace) {
     known->give_up();
-    warn_once("a function runs eagerly from now on: " + recording.why_not);
+    note_eager(recording.why_not);
     return recording.output;
   }
   std::shared_ptr<Specialisation> of = known;
@@ -460,7 +460,7 @@ detail::FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisatio
   }
   if (!trace->accumulated().empty()) {
     known->give_up();
-    warn_once("a function runs eagerly: it calls backward(), which writes to .grad of its arguments");
+    note_eager_call("it calls backward(), which writes to .grad of its arguments");
   }
   if (known->has_gradients()) {
     const auto node = capture::own_node(new AotNode(context_, known, bindings));

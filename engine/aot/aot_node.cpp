@@ -230,7 +230,7 @@ variable_list AotNode::run_program(const ProgramPair& pair, std::vector<at::Tens
     gradients = pair.backward->run(std::move(inputs), bindings_, way);
   } catch (const capture::OtherResults& error) {
     specialisation_->give_up_at_all_sizes();
-    warn_once(std::string("a function runs eagerly from now on: in its backward, ") + error.what());
+    note_eager(std::string("in its backward, ") + error.what());
     throw;
   }
   separate_gradients(gradients, SameTensor::Kept);

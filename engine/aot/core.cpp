@@ -211,10 +211,12 @@ class AotCore::Implementation {
     context_->counts.calls.fetch_add(1, std::memory_order_relaxed);
     if (!call.why_eager.empty()) {
       if (!context_->options.fallback) throw std::runtime_error(base::format("hindcast: {}", call.why_eager));
+      stats_recorder().add_eager_function(call.why_eager);
       warn_once(std::string(call.why_eager));
       return run_eagerly(*context_, call);
     }
     if (const char* why = why_eager(call)) {
+      stats_recorder().add_eager_function(why);
       HC_LOG(Aot, Info, "a function runs eagerly: {}", why);
       return run_eagerly(*context_, call);
     }
@@ -285,7 +287,7 @@ class AotCore::Implementation {
     if (versions_of(call.inputs) == before) {
       family.read_windows();
     } else {
-      warn_once("a function runs eagerly: it writes to an argument that overlaps another one, and both are views of one tensor");
+      note_eager_call("it writes to an argument that overlaps another one, and both are views of one tensor");
     }
     return output;
   }
@@ -293,7 +295,7 @@ class AotCore::Implementation {
   FunctionOutput run_for_other_sizes(const FunctionCall& call, Family& family, const Asked& asked) {
     if (family.with_other_data_sizes().add()) {
       for (const auto& one : asked.missed) one->give_up();
-      warn_once("a function runs eagerly from now on: a size that depends on its data differs from call to call");
+      note_eager("a size that depends on its data differs from call to call");
     }
     return run_eagerly(*context_, call);
   }

@@ -80,7 +80,7 @@ const char* AotNode::why_not_differentiated(const ProgramPair& whole) const {
 
 void AotNode::leave_to_the_function(const std::string& why_not) const {
   specialisation_->give_up_at_all_sizes();  // else each new size would raise the error of a first call
-  warn_once("a function runs eagerly from now on, since its gradients are differentiated and " + why_not);
+  note_eager("its gradients are differentiated, and " + why_not);
 }
 
 std::optional<std::string> AotNode::find_changed_argument() const {

@@ -58,7 +58,7 @@ std::shared_ptr<const ProgramPair> with_numbers_for_now(AotContext& context, Spe
     return others;
   } catch (const std::exception& error) {
     of.give_up();
-    warn_once(std::string("a function runs eagerly from now on: no program could be made of it: ") + base::first_line(error));
+    note_eager("no program could be made of it: " + base::first_line(error));
     return nullptr;
   }
 }

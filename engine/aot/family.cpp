@@ -72,8 +72,8 @@ void Family::on_escape(Specialisation& specialisation) {
     return remove(specialisation);
   }
   specialisation.give_up();
-  warn_once(
-      "a function runs eagerly: it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, "
+  note_eager(
+      "it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, "
       "and give it as an argument");
 }
 

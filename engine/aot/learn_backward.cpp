@@ -104,7 +104,7 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   variable_list gradients = is_users ? users_backward(given) : live_->backward(given);
   if (live_->refusal()) {
     specialisation_->give_up();
-    warn_once("a function runs eagerly from now on: in its backward, " + *live_->refusal());
+    note_eager("in its backward, " + *live_->refusal());
     return gradients;
   }
   join_shared(gradients, given, live_->real_inputs(), live_->lifted());
@@ -158,7 +158,7 @@ void AotNode::learn(const variable_list& tangents, bool for_this_call, bool with
     random.restore();
     if (!why_not.empty()) {
       specialisation_->give_up();
-      return warn_once("a function runs eagerly from now on: in its backward, " + why_not);
+      return note_eager("in its backward, " + why_not);
     }
     recorded.insert(recorded.begin(), {joint(), whole});
   }
@@ -230,7 +230,7 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSeco
     choose_layout(specialisation_, whole, context_->options);
   } catch (const std::exception& error) {
     specialisation_->give_up();
-    warn_once(std::string("a function runs eagerly from now on: no program could be made of its backward: ") + base::first_line(error));
+    note_eager("no program could be made of its backward: " + base::first_line(error));
   }
 }
 

@@ -1,7 +1,9 @@
 #include "engine/aot/warn_once.h"
 
 #include "base/fork.h"
+#include "base/format.h"
 #include "base/log.h"
+#include "engine/counters/stats_recorder.h"
 
 #include <mutex>
 #include <set>
@@ -21,6 +23,16 @@ void warn_once(const std::string& text) {
   } else {
     HC_LOG(Aot, Info, "{}", text);
   }
+}
+
+void note_eager(std::string_view reason) {
+  stats_recorder().add_eager_function(reason);
+  warn_once(base::format("a function runs eagerly from now on: {}", reason));
+}
+
+void note_eager_call(std::string_view reason) {
+  stats_recorder().add_eager_function(reason);
+  warn_once(base::format("a function runs eagerly: {}", reason));
 }
 
 }  // namespace hindcast::engine

@@ -49,7 +49,7 @@ void for_each_map(const Stats& stats, const F& f) {
   HC_MAP(opaque_nodes);
   HC_MAP(opaque_reasons);
   HC_MAP(without_cuda_graph);
-  HC_MAP(eager_graphs);
+  HC_MAP(eager_functions);
 #undef HC_MAP
 }
 

@@ -43,7 +43,7 @@ std::ostream& operator<<(std::ostream& out, const Stats& stats) {
     out << format("\n  CUDA graphs {}: launches {}, bytes {}", stats.cuda_graphs, stats.cuda_graph_launches, stats.cuda_graph_bytes);
   }
   print_counts(out, "without a CUDA graph", stats.without_cuda_graph);
-  print_counts(out, "graphs of torch.compile that run eagerly", stats.eager_graphs);
+  print_counts(out, "compiled functions that run eagerly", stats.eager_functions);
   if (stats.opaque_calls != 0 || stats.hook_calls != 0 || stats.segment_guard_failures != 0) {
     out << format("\n  opaque calls {}, hook calls {}, segment guard failures {}", stats.opaque_calls, stats.hook_calls,
                   stats.segment_guard_failures);

@@ -61,7 +61,7 @@ Stats StatsRecorder::snapshot() const {
   stats.opaque_nodes = opaque_nodes_;
   stats.opaque_reasons = opaque_reasons_;
   stats.without_cuda_graph = without_cuda_graph_;
-  stats.eager_graphs = eager_graphs_;
+  stats.eager_functions = eager_functions_;
   return stats;
 }
 
@@ -82,7 +82,7 @@ void StatsRecorder::reset() {
   opaque_nodes_.clear();
   opaque_reasons_.clear();
   without_cuda_graph_.clear();
-  eager_graphs_.clear();
+  eager_functions_.clear();
   recent_misses_.clear();
 }
 

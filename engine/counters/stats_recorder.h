@@ -41,7 +41,7 @@ class StatsRecorder {
   void add_recording() { add(cuda_graphs_, 1); }
   void add_recording_launch() { add(cuda_graph_launches_, 1); }
   void add_not_recorded(std::string_view reason) { add_reason(without_cuda_graph_, reason); }
-  void add_eager_graph(std::string_view reason) { add_reason(eager_graphs_, reason); }
+  void add_eager_function(std::string_view reason) { add_reason(eager_functions_, reason); }
 
   void add_miss() { add(misses_, 1); }
   /// Why something was captured: `reason` is counted, `sentence` is added to recent_misses().
@@ -67,7 +67,7 @@ class StatsRecorder {
           fused_graphs_ = 0, non_finite_backwards_ = 0, dropped_checks_ = 0, left_calls_ = 0, cuda_graphs_ = 0, cuda_graph_launches_ = 0;
 
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // guards everything below
-  std::map<std::string, std::uint64_t> misses_by_reason_, fallbacks_by_reason_, opaque_nodes_, without_cuda_graph_, eager_graphs_;
+  std::map<std::string, std::uint64_t> misses_by_reason_, fallbacks_by_reason_, opaque_nodes_, without_cuda_graph_, eager_functions_;
   std::map<std::string, std::string> opaque_reasons_;
   std::deque<std::string> recent_misses_;
 };

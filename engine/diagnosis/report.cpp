@@ -62,6 +62,7 @@ void add_backwards(ReportText& text, const Stats& stats) {
   text.row("stock engine", on_stock);
   if (stats.backwards == 0 && on_stock == 0) {
     text.line("No backward came: a guard of enable() must be alive on the thread that calls backward(), or one of enable_process().");
+    text.line("Compiled functions and torch.compile need no guard, and are not counted here.");
   }
 }
 
@@ -127,9 +128,9 @@ void add_cuda_graphs(ReportText& text, const Stats& stats) {
 }
 
 void add_functions(ReportText& text, const Stats& stats) {
-  if (stats.left_calls == 0 && stats.eager_graphs.empty()) return;
+  if (stats.left_calls == 0 && stats.eager_functions.empty()) return;
   text.section("compiled functions");
-  for (const auto& [reason, count] : stats.eager_graphs) text.row("eager graphs", count, "of torch.compile: " + reason);
+  for (const auto& [reason, count] : stats.eager_functions) text.row("eager functions", count, reason);
   if (stats.left_calls == 0) return;
   text.row("left calls", stats.left_calls, "ran the function with a single check: programs gained nothing on calls like these");
 }

@@ -48,7 +48,7 @@ struct Stats {
   std::uint64_t cuda_graph_launches = 0;   ///< launches of CUDA graphs, one per part and hit
   std::uint64_t cuda_graph_bytes = 0;      ///< device memory that CUDA graphs keep now: bounded by Options::cuda_graph_bytes
   std::map<std::string, std::uint64_t> without_cuda_graph;  ///< parts that run step by step although Options::cuda_graphs is on, by reason
-  std::map<std::string, std::uint64_t> eager_graphs;        ///< graphs of torch.compile that run eagerly, by reason
+  std::map<std::string, std::uint64_t> eager_functions;     ///< compiled functions that run eagerly, by reason
   std::uint64_t segment_guard_failures = 0;                 ///< times that a hook or an opaque node changed what later steps rely on
 
   /// Time of collecting and look-up per autograd node.

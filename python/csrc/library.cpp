@@ -56,7 +56,7 @@ std::tuple<Counts, c10::Dict<std::string, double>, Counts, Counts, Counts, Named
           counts_of(stats.opaque_nodes),
           opaque_reasons,
           counts_of(stats.without_cuda_graph),
-          counts_of(stats.eager_graphs)};
+          counts_of(stats.eager_functions)};
 }
 
 std::tuple<std::vector<std::string>, std::vector<std::string>> graphs() {
@@ -170,11 +170,11 @@ TORCH_LIBRARY(hindcast, m) {
   m.def("active() -> bool", [] { return active(); });
   m.def("take_pause() -> int", &take_pause);
   m.def("record_fallbacks(str reason, int count) -> ()", &record_fallbacks);
-  m.def("record_eager_graph(str reason) -> ()", [](const std::string& reason) { engine::stats_recorder().add_eager_graph(reason); });
+  m.def("record_eager_function(str reason) -> ()", [](const std::string& reason) { engine::stats_recorder().add_eager_function(reason); });
   m.def(
       "stats() -> (Dict(str, int) counters, Dict(str, float) times, Dict(str, int) misses_by_reason, "
       "Dict(str, int) fallbacks_by_reason, Dict(str, int) opaque_nodes, Dict(str, str) opaque_reasons, Dict(str, int) without_cuda_graph, "
-      "Dict(str, int) eager_graphs)",
+      "Dict(str, int) eager_functions)",
       &stats);
   m.def("report() -> str", [] { return report(); });
   m.def("reset() -> ()", [] { reset(); });

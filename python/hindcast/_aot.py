@@ -227,6 +227,7 @@ class AotFunction:
         text = str(why)
         if text not in self._told:
             self._told.add(text)
+            call("record_eager_function", text)
             call("aot_tell", f"a function runs eagerly: {text}", why.of_function)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Any, torch_functions: Optional[int]) -> Any:

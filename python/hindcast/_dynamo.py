@@ -329,7 +329,7 @@ def _picker(stay: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
 def _eagerly(gm: fx.GraphModule, why: str, arguments: Mapping[str, Any]) -> Callable[..., Any]:
     if not arguments.get("fallback", True):
         raise RuntimeError(f"{_BACKEND}: a graph cannot be traced: {why}")
-    call("record_eager_graph", why)
+    call("record_eager_function", why)
     call("aot_tell", f"a graph of torch.compile runs eagerly: {why}", True)
     return gm.forward
 

@@ -24,10 +24,11 @@ def stats() -> dict[str, Any]:
     ``hits`` (backwards replayed from start to end), ``misses`` (backwards that needed a capture), ``unique_graphs``
     (captures), ``recompiles`` (reasons to capture a known structure again), ``fallbacks`` (calls left to PyTorch's
     engine) with ``fallbacks_by_reason``, ``opaque_nodes`` (nodes called as themselves, by name) with ``opaque_reasons``,
-    ``misses_by_reason``, ``eager_graphs`` (graphs of ``torch.compile`` that run eagerly, by reason), and the other fields of hindcast's C++ ``Stats``.
+    ``misses_by_reason``, ``eager_functions`` (compiled functions and graphs of ``torch.compile`` that run eagerly, by
+    reason), and the other fields of hindcast's C++ ``Stats``.
     """
     count_unseen()
-    counters, times, misses, fallbacks, opaque_nodes, opaque_reasons, without_cuda_graph, eager_graphs = call("stats")
+    counters, times, misses, fallbacks, opaque_nodes, opaque_reasons, without_cuda_graph, eager_functions = call("stats")
     return {
         **counters,
         **times,
@@ -38,7 +39,7 @@ def stats() -> dict[str, Any]:
         "opaque_nodes": opaque_nodes,
         "opaque_reasons": opaque_reasons,
         "without_cuda_graph": without_cuda_graph,
-        "eager_graphs": eager_graphs,
+        "eager_functions": eager_functions,
     }
 
 

@@ -430,6 +430,24 @@ def test_higher_order_operators(function):
     same_as_eager(Function(function), rows(8))
 
 
+def test_functions_that_turn_out_to_run_eagerly_are_counted():
+    weight = torch.nn.Parameter(torch.ones(4))
+
+    def decays(x):
+        with torch.no_grad():
+            weight.data = weight.data * 0.99
+        return (x * 2).sin().sum()
+
+    hindcast.reset()
+    call = torch.compile(decays, backend="hindcast")
+    for _ in range(3):
+        call(torch.randn(4, requires_grad=True)).backward()
+    ((reason, count),) = hindcast.stats()["eager_functions"].items()
+    assert "set_" in reason and count >= 1
+    assert reason in hindcast.report()
+    torch.compiler.reset()
+
+
 def test_what_runs_eagerly_says_why(capfd):
     from torch._higher_order_ops.while_loop import while_loop
 
@@ -442,8 +460,8 @@ def test_what_runs_eagerly_says_why(capfd):
         assert torch.equal(call(torch.ones(3)), torch.ones(3).sin().sin().sin())
     hindcast.wait()
     assert "a graph of torch.compile runs eagerly: it calls the higher-order operator while_loop" in capfd.readouterr().err
-    assert hindcast.stats()["eager_graphs"] == {"it calls the higher-order operator while_loop": 1}
-    assert "of torch.compile: it calls the higher-order operator while_loop" in hindcast.report()
+    assert hindcast.stats()["eager_functions"] == {"it calls the higher-order operator while_loop": 1}
+    assert "it calls the higher-order operator while_loop" in hindcast.report()
     torch.compiler.reset()
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="a graph cannot be traced: it calls the higher-order operator while_loop"):
         torch.compile(repeated, backend="hindcast", options={"fallback": False})(torch.ones(3))
