@@ -5,16 +5,9 @@
     ...     loss.backward()
 """
 
-from . import compilers, partition
-from ._aot import AotFunction, aot_function
-from ._aot_module import AotModule, aot_module, memory_efficient_fusion
-from ._dynamo import dynamo_backend
-from ._enable import enable, enable_process, is_enabled
-from ._graphs import draw_graph, get_graphs, print_graph
-from ._introspection import Graph, graphs, report, reset, set_logs, stats, trim, wait
-from ._optim import ClipGradNorm, CompiledStep, compiled_step
-from ._programs import Node, Program, Programs
-from ._train import TrainStep, train_step
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -50,3 +43,28 @@ __all__ = [
     "trim",
     "wait",
 ]
+
+# `python -m hindcast script.py` imports this package first, while sys.argv[0] is "-m". The script is to import torch, which reads the
+# environment and finds other packages when it is imported.
+if TYPE_CHECKING or sys.argv[:1] != ["-m"] or "__getattr__" in globals():
+    from . import compilers, partition
+    from ._aot import AotFunction, aot_function
+    from ._aot_module import AotModule, aot_module, memory_efficient_fusion
+    from ._dynamo import dynamo_backend
+    from ._enable import enable, enable_process, is_enabled
+    from ._graphs import draw_graph, get_graphs, print_graph
+    from ._introspection import Graph, graphs, report, reset, set_logs, stats, trim, wait
+    from ._optim import ClipGradNorm, CompiledStep, compiled_step
+    from ._programs import Node, Program, Programs
+    from ._train import TrainStep, train_step
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name in ("compilers", "partition"):
+            return importlib.import_module(f"{__name__}.{name}")
+        import torch  # noqa: F401  # before this package's modules: _run_script imports them after it
+
+        importlib.reload(sys.modules[__name__])
+        return globals()[name]

@@ -3,17 +3,18 @@
 import argparse
 import atexit
 import builtins
+import importlib.util
 import io
 import os
 import runpy
 import sys
-from importlib.machinery import SourceFileLoader
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any, Optional
 
 from . import _children
-from ._enable import enable_process
-from ._introspection import report, stats
 
 _USAGE = "python -m hindcast [option]... (script.py | -m module) [argument]..."
 _HELP = """Runs a script or a module under hindcast.enable_process(), on all of its threads. At the end, a report of what hindcast did goes to
@@ -27,19 +28,20 @@ class Report:
         self._path = path
         self._runner = -1 if is_child else os.getpid()
         self._calls_at_fork = 0
+        self.has_begun = is_child  # torch is there
         if path is not None:
             self._path = os.path.abspath(path)  # the script may change the directory
             if not is_child:
                 open(path, "w").close()
 
     def forked(self) -> None:
-        self._calls_at_fork = _calls()
+        self._calls_at_fork = _calls() if self.has_begun else 0
 
     def write(self) -> None:
         process = os.getpid()
-        if process != self._runner and _calls() == self._calls_at_fork:
+        if process != self._runner and (not self.has_begun or _calls() == self._calls_at_fork):
             return
-        text = f"hindcast, process {process}:\n{report()}\n"
+        text = f"hindcast, process {process}:\n{_report() if self.has_begun else 'It has not imported torch.'}\n"
         if self._path is not None:
             with open(self._path, "a") as out:
                 out.write(text)
@@ -48,7 +50,15 @@ class Report:
             sys.__stderr__.flush()
 
 
+def _report() -> str:
+    from ._introspection import report
+
+    return report()
+
+
 def _calls() -> int:
+    from ._introspection import stats
+
     counters = stats()
     return int(counters["backwards"] + counters["fallbacks"])
 
@@ -79,6 +89,32 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 def _options(parsed: argparse.Namespace) -> dict[str, Any]:
     names = ("compiler", "dynamic", "deterministic", "verify", "nan_guard", "cuda_graphs", "back_off")
     return {name: getattr(parsed, name) for name in names}
+
+
+class _AfterTorch(MetaPathFinder):
+    """Calls `begin` as soon as torch has been imported."""
+
+    def __init__(self, begin: Callable[[], None]) -> None:
+        self._begin = begin
+
+    def find_spec(self, name: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None) -> Optional[ModuleSpec]:
+        if name.startswith("hindcast.") and name not in ("hindcast._children", "hindcast._run_script"):
+            import torch  # noqa: F401  # `begin` needs modules of this package, which must not be half imported then
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("torch")
+        if spec is None or spec.loader is None:
+            return None
+        loader, execute = spec.loader, spec.loader.exec_module
+
+        def execute_and_begin(module: ModuleType) -> None:
+            del loader.exec_module  # type: ignore[method-assign]  # the object's own, which hides its class's
+            execute(module)
+            self._begin()
+
+        loader.exec_module = execute_and_begin  # type: ignore[method-assign]
+        return spec
 
 
 def _new_main() -> ModuleType:
@@ -130,8 +166,15 @@ def _hide_runner() -> None:
 def main() -> None:
     parsed = _parse(sys.argv[1:])
     options = _options(parsed)
-    enable_process(**options).__enter__()  # until the process ends
     written = Report(parsed.report)
+
+    def begin() -> None:
+        from ._enable import enable_process
+
+        enable_process(**options).__enter__()  # until the process ends
+        written.has_begun = True
+
+    sys.meta_path.insert(0, _AfterTorch(begin))
     atexit.register(written.write)  # after the script's own, and after tracebacks
     os.register_at_fork(after_in_child=written.forked)
     _children.follow(options, parsed.report, written.write)

@@ -110,7 +110,45 @@ def test_a_module_sees_what_it_sees_under_python(tmp_path):
         plain = run_python("-m", module, "a", "-m", "b", cwd=tmp_path)
         assert ended.code == plain.code == 0, ended.err
         assert ended.out == plain.out
-        assert ended.taken_over == [0]
+        assert "It has not imported torch." in ended.err
+
+
+IMPORTS = """
+import os, sys
+os.environ["OMP_NUM_THREADS"] = "1"
+assert "torch" not in sys.modules
+{imports}
+print(torch.get_num_threads())
+x = torch.ones(3, requires_grad=True)
+x.sin().sum().backward()
+assert hindcast.is_enabled() and hindcast.stats()["backwards"] == 1
+"""
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import torch, hindcast",
+        "import hindcast, torch",
+        "import hindcast.partition, torch; assert hindcast.partition.standard",
+        "import hindcast; assert hindcast.compilers.eager; import torch",
+        "from hindcast import *; import hindcast, torch; partition.min_cut",
+        "import importlib; torch = importlib.import_module('torch'); import hindcast",
+    ],
+)
+def test_the_script_imports_torch_itself(run, imports):
+    """What it sets in the environment before it does so has an effect."""
+    ended = run(IMPORTS.format(imports=imports), preamble="", OMP_NUM_THREADS="2")
+    assert (ended.code, ended.out, ended.taken_over) == (0, "1\n", [1]), ended.err
+
+
+def test_modules_beside_the_run_are_not_taken_for_others(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "tqdm.py").write_text("raise SystemExit('another tqdm')\n")
+    (folder / "script.py").write_text("import torch; print('ran')\n")
+    ended = run_python("-m", "hindcast", "folder/script.py", cwd=tmp_path)
+    assert (ended.code, ended.out) == (0, "ran\n"), ended.err
 
 
 def test_a_script_in_another_folder_imports_from_there(tmp_path):
