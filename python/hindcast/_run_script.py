@@ -31,8 +31,6 @@ class Report:
         self.has_begun = is_child  # torch is there
         if path is not None:
             self._path = os.path.abspath(path)  # the script may change the directory
-            if not is_child:
-                open(path, "w").close()
 
     def forked(self) -> None:
         self._calls_at_fork = _calls() if self.has_begun else 0
@@ -83,6 +81,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         parser.error("there is no script, and no -m module")
     if not parsed.is_module and not os.path.isfile(parsed.program[0]):
         parser.error(f"{parsed.program[0]!r} is no file; expected a script, or -m and a module")
+    if parsed.report is not None:
+        try:
+            open(parsed.report, "w").close()
+        except OSError as error:
+            parser.error(f"-o: {error}")
     return parsed
 
 

@@ -220,6 +220,7 @@ def test_options_are_those_of_enable(run, option):
         (("absent.py",), "'absent.py' is no file; expected a script, or -m and a module"),
         (("--compiler", "slow", "script.py"), "invalid choice: 'slow'"),
         (("--bogus", "script.py"), "unrecognized arguments: --bogus"),
+        (("-o", "absent/report", "script.py"), "-o: [Errno 2] No such file or directory: 'absent/report'"),
     ],
 )
 def test_mistakes_are_named(tmp_path, arguments, said):
