@@ -22,7 +22,7 @@ from ._size_values import (  # fmt: skip
     joined, may_be_argument, nothing_is_known, tensor_of,
 )
 
-READS = frozenset(("numel", "shape", "size"))
+READS = frozenset(("nelement", "numel", "shape", "size"))
 VIEWS = frozenset(("H", "T", "mH", "mT"))  # attributes that are operators
 # Instructions implemented by C++ code that supports symbols.
 INDEXING = frozenset(("BINARY_SUBSCR", "STORE_SUBSCR", "BINARY_SLICE", "STORE_SLICE"))
@@ -345,7 +345,7 @@ class Flow:
                 return tensor_of(arguments if function.is_torchs else (function.of, *arguments)) or OTHER
             if function is not None and function.name in METHODS_OF_ONE_TENSOR and function.of is not None:
                 return tensor_of((function.of,)) or OTHER
-            if function is None or function.name not in ("numel", "size") or keywords:
+            if function is None or function.name not in ("nelement", "numel", "size") or keywords:
                 return OTHER
             return OTHERS if function.name == "size" and not arguments else ANOTHER
         takes = function is not None and function.name in (FUNCTIONS_WITH_SYMBOLS if function.is_torchs else METHODS_WITH_SYMBOLS)
@@ -410,7 +410,7 @@ class Flow:
         sizes = self._sizes()
         if function is None or function.name not in READS or any(map(has_symbol, arguments)):
             raise Noticed("a call")
-        if function.name == "numel":
+        if function.name in ("nelement", "numel"):
             return SIZE
         if not arguments:
             return List(sizes)

@@ -174,6 +174,7 @@ FOLLOWED = {
     "checked": (checked, sequences),
     "a mean": (lambda x: (x * x).sum() / x.shape[0], sequences),
     "a mean of all": (lambda x: x.square().sum() / x.numel() + x.shape[1] * x.mean(), sequences),
+    "elements of a view": (lambda x: x.square().sum() / x[:, 0].nelement(), sequences),
     "a view's product": (lambda x: x.view(x.shape[0], -1) * x.shape[0] / x.reshape(x.shape[0], -1).shape[1], sequences),
     "products": (lambda x: x * x.shape[0] - x[:, 0].exp()[:, None] * x.shape[1] + x.shape[0], sequences),
     "written": (written, sequences),
