@@ -1,6 +1,7 @@
 #include "hindcast/graph.h"
 
 #include "base/check.h"
+#include "capture/graph/differentiable_forms.h"
 #include "capture/graph/symbolic_env.h"
 #include "capture/graph/unsafe_views.h"
 #include "capture/graph/users_op.h"
@@ -108,6 +109,9 @@ class Interpreter {
   std::vector<at::Tensor> call(const c10::OperatorHandle& op, const std::vector<Arg>& args, uint32_t replaced, const at::Tensor& tensor,
                                const SeenOfAutograd& seen, const Instr* instr = nullptr) {
     torch::jit::Stack stack = arguments(args, replaced, tensor);
+    if (in_this_state_) {
+      if (auto result = differentiable_form(op, stack)) return {std::move(*result)};
+    }
     call_as_seen(op, seen, stack);
     if (graph_ != nullptr && instr != nullptr && seen.is_noted) expect_results(op, stack, users_results(*graph_, *instr), *env_);
     return tensors_on(stack);

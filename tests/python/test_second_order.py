@@ -271,6 +271,36 @@ def test_a_penalty_after_steps_without_one(make, partition):
             assert seen is None or torch.allclose(seen, expected, rtol=1e-9, atol=1e-12), call
 
 
+IN_GRAD_MODE = {
+    "silu": lambda h: torch.nn.functional.silu(h).sin(),
+    "loss": lambda h: torch.nn.functional.binary_cross_entropy_with_logits(
+        h, torch.linspace(0, 1, 4, dtype=h.dtype).expand_as(h), pos_weight=torch.arange(1, 5, dtype=h.dtype), reduction="none"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_GRAD_MODE)
+def test_formulas_that_differ_in_grad_mode_are_not_traced_twice(name):
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(4, 4).double()
+    function = lambda x: IN_GRAD_MODE[name](linear(x))  # noqa: E731
+    compiled = hindcast.aot_function(function, async_=False, back_off=False)
+    for call, batch in enumerate([3, 3, 3, 5, 4, 3, 2]):
+        x = torch.randn(batch, 4, dtype=torch.float64)
+
+        def step(called):
+            leaves = [x.clone().requires_grad_(), *linear.parameters()]
+            loss = called(leaves[0]).square().sum()
+            if call < 2:
+                return torch.autograd.grad(loss, leaves)
+            (slope,) = torch.autograd.grad(loss, leaves[:1], create_graph=True)
+            bends = torch.autograd.grad(slope.pow(3).sum(), leaves, create_graph=True)
+            return slope, *bends, *torch.autograd.grad(sum(bend.square().sum() for bend in bends), leaves)
+
+        assert all(torch.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(step(compiled), step(function), strict=True)), call
+    assert compiled.stats()["eager"] == 0 and compiled.stats()["traces"] == 2
+
+
 def convolutions_of(step):
     with torch.profiler.profile() as profile:
         step()

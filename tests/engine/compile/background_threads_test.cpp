@@ -11,6 +11,7 @@
 #include <atomic>
 #include <filesystem>
 #include <iterator>
+#include <future>
 #include <memory>
 #include <thread>
 
@@ -50,7 +51,9 @@ TEST(BackgroundThreads, JobsRunInOrder) {
 
 TEST(BackgroundThreads, AWaitIncludesWhatJobsAdd) {
   auto done = std::make_shared<std::string>();
-  run_in_background({.run = [done] {
+  std::promise<void> both_added;
+  run_in_background({.run = [done, added = both_added.get_future().share()] {
+    added.wait();
     *done += 'a';
     run_in_background({.run = [done] {
       *done += 'c';
@@ -58,6 +61,7 @@ TEST(BackgroundThreads, AWaitIncludesWhatJobsAdd) {
     }});
   }});
   run_in_background({.run = [done] { *done += 'b'; }});
+  both_added.set_value();
   wait_for_background();
   EXPECT_EQ(*done, "abcd");
 }
