@@ -47,8 +47,7 @@ void move_hooks(const at::Tensor& stand_in, torch::autograd::Node& former, const
 class HasNoSecondDerivative final : public torch::autograd::FunctionPreHook {
   variable_list operator()(const variable_list&) override {
     throw std::runtime_error(
-        "hindcast::aot_function: this call has no second derivatives: it uses saved-tensor hooks, as a checkpoint does. Later calls run "
-        "the "
+        "hindcast::aot_function: this call has no second derivatives: it uses saved-tensor hooks, as a checkpoint does. Later calls run the "
         "function eagerly, and have them");
   }
 };

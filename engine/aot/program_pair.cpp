@@ -146,12 +146,11 @@ void count_bytes(const ProgramPair& pair) {
 }
 
 SecondOrder find_second_order(const ProgramPair& pair, const capture::Joint& joint, const PairRequest& request) {
-  const bool has_own = request.has_own_joint;
-  SecondOrder order =
-      second_order_of(request.with_graph != nullptr ? *request.with_graph : joint, pair.saved_values, pair.saved, request.with_gradients);
-  order.has_own_joint = has_own;
+  const capture::Joint& recorded = request.with_graph != nullptr ? *request.with_graph : joint;
+  SecondOrder order = second_order_of(recorded, pair.saved_values, pair.saved, request.with_gradients);
+  order.has_own_joint = request.has_own_joint;
   order.was_asked_for = request.asks_for_second_order;
-  if (has_own && pair.draws_in_kernels) order.why_not = "it draws random numbers";  // the other program cannot repeat the kernels' numbers
+  if (request.has_own_joint && pair.draws_in_kernels) order.why_not = "it draws random numbers";  // the other program cannot repeat the kernels' numbers
   if (request.why_no_second_order != nullptr) order.why_not = request.why_no_second_order;
   return order;
 }
