@@ -87,11 +87,16 @@ static void check_that_it_may_be_written(const at::Tensor& argument) {
               "a view of a leaf Variable that requires grad is being used in an in-place operation.");
 }
 
+void FunctionTrace::check_write(const at::Tensor& target) const {
+  const TracingTensor* traced = inputs_ != nullptr ? TracingTensor::get(target) : nullptr;
+  const auto written = traced != nullptr ? primal_of(traced->base.get()) : std::nullopt;
+  if (written && *written < input_count()) check_that_it_may_be_written((*inputs_)[*written]);
+}
+
 Answer FunctionTrace::writes_to_given(const c10::OperatorHandle&, const TracingTensor& target) {
   const auto written = primal_of(target.base.get());
   if (!written) return Answer::Record;  // a tensor that the forward made
   if (!is_forward_) return Answer::Refuse;
-  if (inputs_ != nullptr && *written < input_count()) check_that_it_may_be_written((*inputs_)[*written]);
   if (copy_if_made_of_numbers(*written)) return Answer::Record;
   if (is_made_of_numbers(*written)) {
     recorder_.refuse(

@@ -154,6 +154,10 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   tell_made_of_numbers(policy_, op, *stack);
   const OpTraits& traits = traits_of(op);
   if (traits.composite) return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+  for (const uint32_t i : traits.written) {
+    const c10::IValue& target = *(stack->end() - static_cast<ptrdiff_t>(op.schema().arguments().size() - i));
+    if (target.isTensor()) policy_.check_write(target.toTensor());
+  }
   if (traits.view) return record_view_in_place(op, *traits.view, stack);
 
   std::vector<c10::IValue> inputs = take_arguments(op, *stack);

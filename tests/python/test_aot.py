@@ -1877,6 +1877,22 @@ def test_an_index_of_a_tensor_without_dimensions(make, index):
             f(torch.randn(rows, 3))
 
 
+@pytest.mark.parametrize("change", [torch.Tensor.t_, lambda x: x.squeeze_(0), lambda x: x.unsqueeze_(0)], ids=["t_", "squeeze_", "unsqueeze_"])
+def test_a_view_in_place_that_autograd_refuses(change):
+    def function(x, y):
+        y.mul_(2)
+        change(x)
+        y.mul_(3)
+
+    f = hindcast.aot_function(function)
+    for _ in range(3):
+        x, y = torch.ones(2, 1, 3, requires_grad=True)[1], torch.ones(2)
+        with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is being used in an in-place operation"):
+            f(x, y)
+        assert_same(y, torch.full((2,), 2.0))
+        assert x.shape == (1, 3)
+
+
 def test_a_write_with_grad_mode_turned_on():
     def doubled(x):
         with torch.enable_grad():
