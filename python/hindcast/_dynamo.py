@@ -13,7 +13,6 @@ from typing import Any, Optional
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator
-from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from . import partition as partitions
@@ -249,14 +248,51 @@ def _call_checkpoints(gm: fx.GraphModule) -> None:
             module.recompile()
 
 
-def _apply_traced_function(*args: Any, **kwargs: Any) -> Any:
-    """autograd_function_apply. Dynamo has traced both halves of the custom Function, so its backward calls only PyTorch's operators."""
-    results = torch.ops.higher_order.autograd_function_apply(*args, **kwargs)
-    for result in tree_leaves(results):
-        applied = getattr(getattr(result, "grad_fn", None), "_forward_cls", None)
-        if applied is not None:
-            applied.is_traceable = True
-    return results
+class _TracedFunction:
+    """One call of a custom Function, both halves of which Dynamo has traced."""
+
+    def __init__(self, fwd: fx.GraphModule, bwd: fx.GraphModule, non_differentiable: Sequence[int], for_backward: Sequence[int]) -> None:
+        self.fwd, self.bwd, self.non_differentiable, self.for_backward = fwd, bwd, non_differentiable, for_backward
+        self.saved: list[Any] = []
+
+
+class _Applied(torch.autograd.Function):
+    """autograd_function_apply. PyTorch's keeps what the forward saves in a reference cycle, which would look like a tensor that the graph
+    keeps."""
+
+    is_traceable = True  # the backward only calls PyTorch's operators
+
+    @staticmethod
+    def forward(function: _TracedFunction, *args: Any) -> Any:
+        output, saved = function.fwd(*args)
+        function.saved = list(saved)
+        return output
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        function = inputs[0]
+        saved, function.saved = function.saved, []
+        ctx.bwd = function.bwd
+        ctx.places = [place for place in function.for_backward if isinstance(saved[place], torch.Tensor)]
+        ctx.save_for_backward(*(saved[place] for place in ctx.places))
+        ctx.others = [None if place in ctx.places else value for place, value in enumerate(saved)]
+        outputs = output if isinstance(output, (tuple, list)) else (output,)
+        ctx.mark_non_differentiable(*(outputs[place] for place in function.non_differentiable))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        values = list(ctx.others)
+        for place, value in zip(ctx.places, ctx.saved_tensors):
+            values[place] = value
+        found = ctx.bwd(*grads, *values)
+        return None, *(found if isinstance(found, (tuple, list)) else (found,))
+
+
+def _apply_traced_function(fwd: fx.GraphModule, bwd: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+    known = {name: kwargs[name] for name in ("non_differentiable_idx", "saved_for_backward_idx") if name in kwargs}
+    if len(known) != 2 or any(kwargs[name] for name in kwargs if name not in known):  # of another release, or mark_dirty()
+        return torch.ops.higher_order.autograd_function_apply(fwd, bwd, *args, **kwargs)
+    return _Applied.apply(_TracedFunction(fwd, bwd, *known.values()), *args)
 
 
 def _trace_through_functions(gm: fx.GraphModule) -> None:

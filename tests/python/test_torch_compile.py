@@ -405,6 +405,7 @@ def with_hook(x):
 )
 def test_custom_functions_and_hooks_are_a_part_of_the_program(apply):
     linear = nn.Linear(4, 4)
+    hindcast.reset()
     call = torch.compile(lambda x: apply(linear(x)), backend="hindcast", fullgraph=True, options={"fallback": False, "async_": False})
     for size in (4, 4, 5, 6, 4, 3):
         x = torch.randn(size, 4)
@@ -414,6 +415,7 @@ def test_custom_functions_and_hooks_are_a_part_of_the_program(apply):
             loss = (function(leaves[0]) * torch.linspace(1, 2, 4 * size).view(size, 4)).sum()
             gradients.append(torch.autograd.grad(loss, leaves))
         assert all(map(functools.partial(torch.allclose, rtol=1e-4, atol=1e-5), *gradients))
+    assert hindcast.stats()["eager_functions"] == {}
 
 
 @torch.compiler.nested_compile_region
