@@ -7,6 +7,7 @@
 
 import importlib
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -58,6 +59,7 @@ if TYPE_CHECKING or sys.argv[:1] != ["-m"] or "__getattr__" in globals():
     from ._programs import Node, Program, Programs
     from ._train import TrainStep, train_step
 else:
+    _loading = threading.RLock()
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:
@@ -66,5 +68,7 @@ else:
             return importlib.import_module(f"{__name__}.{name}")
         import torch  # noqa: F401  # before this package's modules: _run_script imports them after it
 
-        importlib.reload(sys.modules[__name__])
+        with _loading:
+            if name not in globals():
+                importlib.reload(sys.modules[__name__])
         return globals()[name]

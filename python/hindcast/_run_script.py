@@ -99,14 +99,18 @@ class _AfterTorch(MetaPathFinder):
 
     def __init__(self, begin: Callable[[], None]) -> None:
         self._begin = begin
+        self._is_finding = False
 
     def find_spec(self, name: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None) -> Optional[ModuleSpec]:
         if name.startswith("hindcast.") and name not in ("hindcast._children", "hindcast._run_script"):
             import torch  # noqa: F401  # `begin` needs modules of this package, which must not be half imported then
-        if name != "torch":
+        if name != "torch" or self._is_finding:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
+        self._is_finding = True
+        try:
+            spec = importlib.util.find_spec("torch")
+        finally:
+            self._is_finding = False
         if spec is None or spec.loader is None:
             return None
         loader, execute = spec.loader, spec.loader.exec_module
@@ -114,7 +118,9 @@ class _AfterTorch(MetaPathFinder):
         def execute_and_begin(module: ModuleType) -> None:
             del loader.exec_module  # type: ignore[method-assign]  # the object's own, which hides its class's
             execute(module)
-            self._begin()
+            if self in sys.meta_path:  # not if the module is executed once more
+                sys.meta_path.remove(self)
+                self._begin()
 
         loader.exec_module = execute_and_begin  # type: ignore[method-assign]
         return spec
@@ -177,7 +183,10 @@ def main() -> None:
         enable_process(**options).__enter__()  # until the process ends
         written.has_begun = True
 
-    sys.meta_path.insert(0, _AfterTorch(begin))
+    if "torch" in sys.modules:  # sitecustomize has imported it
+        begin()
+    else:
+        sys.meta_path.insert(0, _AfterTorch(begin))
     atexit.register(written.write)  # after the script's own, and after tracebacks
     os.register_at_fork(after_in_child=written.forked)
     _children.follow(options, parsed.report, written.write)

@@ -125,6 +125,30 @@ assert hindcast.is_enabled() and hindcast.stats()["backwards"] == 1
 """
 
 
+FAILS_AT_FIRST = """
+sys.modules["torch._C"] = None
+try:
+    import torch
+except ImportError:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torch"]:
+        del sys.modules[name]
+import torch, hindcast
+"""
+
+FROM_THREADS = """
+import threading, hindcast
+def use():
+    assert callable(hindcast.aot_function)
+    done.append(1)
+done = []
+threads = [threading.Thread(target=use) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert len(done) == 8
+import torch
+"""
+
+
 @pytest.mark.parametrize(
     "imports",
     [
@@ -134,6 +158,9 @@ assert hindcast.is_enabled() and hindcast.stats()["backwards"] == 1
         "import hindcast; assert hindcast.compilers.eager; import torch",
         "from hindcast import *; import hindcast, torch; partition.min_cut",
         "import importlib; torch = importlib.import_module('torch'); import hindcast",
+        "import importlib.util; assert importlib.util.find_spec('torch'); import torch, hindcast",
+        FAILS_AT_FIRST,
+        FROM_THREADS,
     ],
 )
 def test_the_script_imports_torch_itself(run, imports):
