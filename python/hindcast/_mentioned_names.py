@@ -6,6 +6,17 @@ import types
 from typing import NamedTuple
 
 
+ANY_NAME = "*"  # among attributes: the code may read any
+
+_READ_ANY_NAME = frozenset(
+    (
+        *("getattr", "vars", "eval", "exec", "repr", "str", "ascii", "format", "format_map", "attrgetter", "methodcaller"),
+        *("getattr_static", "getmembers", "getmembers_static", "copy", "deepcopy", "dump", "dumps", "state_dict"),
+        *("__dict__", "__getattribute__", "__getstate__", "__reduce__", "__reduce_ex__", "__repr__", "__format__"),
+    )
+)
+
+
 class MentionedNames(NamedTuple):
     globals: tuple[str, ...]
     modules: tuple[str, ...]  # that it imports
@@ -27,9 +38,13 @@ def mentioned(code: types.CodeType) -> MentionedNames:
                 read[instruction.argval] = None
             elif instruction.opname == "IMPORT_NAME":
                 modules[instruction.argval] = None
+            elif instruction.opname.startswith(("FORMAT_", "MATCH_CLASS")):  # calls __repr__(), reads what __match_args__ names
+                attributes.add(ANY_NAME)
             elif isinstance(instruction.argval, str):  # also as in getattr(x, "name")
                 attributes.add(instruction.argval)
                 if instruction.opname == "STORE_ATTR":
                     written.add(instruction.argval)
         waiting.extend(constant for constant in each.co_consts if isinstance(constant, types.CodeType))
+    if not _READ_ANY_NAME.isdisjoint(attributes) or not _READ_ANY_NAME.isdisjoint(read):
+        attributes.add(ANY_NAME)
     return MentionedNames(tuple(read), tuple(modules), frozenset(attributes), frozenset(written))

@@ -11,6 +11,7 @@ other objects, of classes and of Python's modules those names count that the cod
 import ctypes
 import functools
 import gc
+import operator
 import os
 import sys
 import threading
@@ -29,7 +30,7 @@ from torch.nn.parameter import is_lazy
 from ._containers import BUILTIN_CONTAINERS, container_of, dict_of, has_in_class, is_container, is_filled_by_a_library, set_of
 from ._facts import PLAIN, Untraceable, is_by_value, key_of
 from ._library import LIBRARY, calls
-from ._mentioned_names import mentioned
+from ._mentioned_names import ANY_NAME, mentioned
 from ._random_state import is_generator
 from ._readings import attributes_here, contents_of, dict_in_this_thread, ids_in, referent_of, variable_of
 
@@ -50,8 +51,10 @@ _UNMENTIONED = frozenset(("forward", "__call__", "__getattr__", "__getattribute_
 _VIEWS_OF_DICTS = frozenset((types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items())))
 _ENVIRONMENT = frozenset(("environ", "getenv"))
 _LEAST_OF_TABLE = 100
-_READ_ANY_NAME = frozenset(("__dict__", "__getattribute__", "attrgetter", "eval", "exec", "getattr", "vars"))
-_ANY_NAME = "*"
+# What reads attributes by names that no code mentions.
+_READERS = frozenset(map(id, (getattr, vars, eval, exec, repr, str, format, object.__getattribute__)))
+_KINDS_OF_READERS = (operator.attrgetter, operator.methodcaller, functools.singledispatchmethod)
+_ATTRIBUTES_OF_MODULES = frozenset(vars(torch.nn.Module()))
 _CONSTRUCTORS = ("__init__", "__new__", "__post_init__")
 _OF_LIBRARY_MODULES = ("forward", "__call__", "_call_impl", "_wrapped_call_impl", "__getattr__")
 
@@ -160,6 +163,8 @@ class Walk:
 
     def _look_into(self, value: Any) -> None:
         kind = type(value)
+        if id(value) in _READERS or kind in _KINDS_OF_READERS:
+            self._attributes |= {ANY_NAME}
         if kind in weakref.ProxyTypes:
             self._entry_behind(referent_of(value))
             return
@@ -298,14 +303,14 @@ class Walk:
             for name in _GLOBAL_HOOKS:
                 self._item(vars(all_modules), name)
         self.words.extend((_TYPE, id(module), id(type(module)), _OWN_DICT, id(module), id(vars(module))))
-        tables = {name: value for name, value in list(vars(module).items()) if _is_table(value)}
+        tables = {name: value for name, value in list(vars(module).items()) if name not in _ATTRIBUTES_OF_MODULES and _is_table(value)}
         self._dict(vars(module), _NOT_FOR_CALLS.union(tables))
         self._class_of(module)
         if not tables:
             return
 
         def look(names: Iterable[str]) -> None:
-            for name in tables if _ANY_NAME in names else tables.keys() & set(names):
+            for name in tables if ANY_NAME in names else tables.keys() & set(names):
                 self._entry(tables[name])
 
         self._partly.append(_Watch(look))
@@ -333,8 +338,6 @@ class Walk:
             return
         named = mentioned(code)
         self._attributes |= named.attributes
-        if _READ_ANY_NAME.intersection(named.globals) or _READ_ANY_NAME.intersection(named.attributes):
-            self._attributes |= {_ANY_NAME}
         self._written |= named.written
         for name in named.globals:
             self._item(function.__globals__, name)

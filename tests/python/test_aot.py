@@ -6,6 +6,7 @@ import copy
 import functools
 import gc
 import math
+import operator
 import os
 import signal
 import threading
@@ -1954,7 +1955,13 @@ class Table(nn.Module):
         return self.linear(x) * self.scale_of(self)
 
 
+read = getattr
+scales_of = operator.attrgetter("scales")
+
 TABLE_IS_READ = {
+    "by an alias": lambda module: read(module, "".join(("sca", "les")))["w3"],
+    "by an attrgetter": lambda module: scales_of(module)["w3"],
+    "in a text": lambda module: float("{0.scales[w3]}".format(module)),
     "by its name": lambda module: module.scales["w3"],
     "by getattr": lambda module: getattr(module, "".join(("sca", "les")))["w3"],
     "from vars": lambda module: vars(module)["".join(("sca", "les"))]["w3"],
@@ -1974,6 +1981,22 @@ def test_a_large_table_of_a_module(how):
         seen = f(x)
         seen.sum().backward()
         assert torch.allclose(seen, module(x), atol=1e-5)
+
+
+def test_a_parameter_that_was_none_among_many():
+    class Sum(nn.Module):
+        def forward(self, x):
+            return x * sum(parameter.sum() for parameter in self.parameters())
+
+    module = Sum()
+    for i in range(120):
+        module.register_parameter(f"p{i}", None)
+    module.p3 = nn.Parameter(torch.ones(1))
+    f = hindcast.aot_module(module)
+    for call in range(4):
+        if call == 2:
+            module.p5 = nn.Parameter(torch.ones(2))
+        assert torch.equal(f(torch.ones(1)), module(torch.ones(1)))
 
 
 def test_a_large_table_that_forward_does_not_read():
