@@ -234,14 +234,17 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSeco
   }
 }
 
-// Second derivatives recompute from all arguments. LibTorch checks the versions of those that autograd has saved; this checks the others.
+// Programs recompute from arguments that autograd may not have saved, so that LibTorch has not checked their versions.
 bool AotNode::are_as_given(const std::shared_ptr<const ProgramPair>& pair) const {
   if (!pair) return true;
+  const auto is_changed = [&](uint32_t primal) {
+    const at::Tensor given = live_->given(primal);
+    return given.defined() && !given.is_inference() && given._version() != live_->given_version(primal);
+  };
   const auto& primals = whole_of(pair)->second_order.primals;
-  return std::none_of(primals.begin(), primals.end(), [&](const SecondOrder::Primal& primal) {
-    const at::Tensor given = live_->given(primal.number);
-    return !primal.saved && given.defined() && !given.is_inference() && given._version() != live_->given_version(primal.number);
-  });
+  return std::none_of(primals.begin(), primals.end(), [&](const SecondOrder::Primal& primal) { return is_changed(primal.number); }) &&
+         std::none_of(pair->saved.begin(), pair->saved.end(),
+                      [&](const Saved& saved) { return saved.from == Saved::From::Primal && is_changed(saved.index); });
 }
 
 // Turns this node from one of a traced call into one that ran a program, using what autograd has saved. Returns false if the program needs

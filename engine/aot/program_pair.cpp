@@ -150,7 +150,8 @@ SecondOrder find_second_order(const ProgramPair& pair, const capture::Joint& joi
   SecondOrder order = second_order_of(recorded, pair.saved_values, pair.saved, request.with_gradients);
   order.has_own_joint = request.has_own_joint;
   order.was_asked_for = request.asks_for_second_order;
-  if (request.has_own_joint && pair.draws_in_kernels) order.why_not = "it draws random numbers";  // the other program cannot repeat the kernels' numbers
+  // The other program cannot repeat the kernels' numbers.
+  if (request.has_own_joint && pair.draws_in_kernels) order.why_not = "it draws random numbers";
   if (request.why_no_second_order != nullptr) order.why_not = request.why_no_second_order;
   return order;
 }
