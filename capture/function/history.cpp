@@ -193,6 +193,20 @@ void forget_in_view(std::unique_ptr<torch::autograd::ViewFunc>& view) {
   view = view->clone_and_set(std::move(sizes));
 }
 
+// A view takes itself again of its base when the base was written.
+void forget_in_view(const at::Tensor& tensor) {
+  struct Sets : torch::autograd::ViewFunc {
+    using ViewFunc::set_symints;  // protected
+  };
+  const auto* const meta = torch::autograd::impl::get_view_autograd_meta(tensor);
+  if (meta == nullptr || !meta->has_bw_view() || !meta->get_backward_view().has_view_fn()) return;
+  auto& view = const_cast<torch::autograd::ViewFunc&>(meta->get_backward_view().view_fn());
+  if (view.num_symints() == 0) return;
+  std::vector<c10::SymInt> sizes = view.get_symints();
+  forget_all(sizes);
+  (view.*&Sets::set_symints)(std::move(sizes));
+}
+
 }  // namespace
 
 void forget_symbols(const std::vector<at::Tensor>& made) {
@@ -200,7 +214,10 @@ void forget_symbols(const std::vector<at::Tensor>& made) {
   std::vector<at::Tensor> tensors;
   const ReplaceEdge leave = leave_edge;
   Walk walk(leave);
-  for (const at::Tensor& tensor : made) walk.begin_at(tensor);
+  for (const at::Tensor& tensor : made) {
+    if (tensor.defined()) forget_in_view(tensor);
+    walk.begin_at(tensor);
+  }
   walk.run([&](Node& node) -> std::optional<std::string> {
     forget_in_inputs(node);
     if (auto* copy = dynamic_cast<torch::autograd::CopySlices*>(&node); copy != nullptr) {

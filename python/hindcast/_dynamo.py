@@ -396,7 +396,10 @@ def dynamo_backend(
     why = _why_eager(gm)
     if why is not None:
         return _eagerly(gm, why, arguments)
-    function, picked, may_be_inferred = _function_of(gm)
+    try:
+        function, picked, may_be_inferred = _function_of(gm)
+    except KeyError as missing:  # seen with a custom Function, a hook and dynamic sizes
+        return _eagerly(gm, f"Dynamo's graph reads {missing}, which it does not define", arguments)
     compiled = aot_function(function, **{"dynamic": "inferred" if may_be_inferred else "automatic", **arguments})
     if _sees_arguments_alone(gm):
         compiled.see_arguments_alone()

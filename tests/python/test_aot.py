@@ -1944,6 +1944,24 @@ def test_a_view_from_before_the_argument_was_transposed(view):
         assert_same(x, y)
 
 
+@pytest.mark.parametrize("writes_to_base", [True, False])
+def test_views_that_an_eager_call_returns_have_plain_sizes(writes_to_base):
+    """The view takes itself again of its base, since that was written: in the caller's next operator."""
+
+    def function(x):
+        whole = (x + 1).t().flatten()
+        view = whole.unflatten(-1, (-1, 2))
+        (whole if writes_to_base else view).mul_(0.9)
+        return whole, view
+
+    f = hindcast.aot_function(function)
+    for rows in (4, 4, 5, 6, 7):
+        leaves = [torch.linspace(-1, 1, rows * 6).view(rows, 6).requires_grad_() for _ in range(2)]
+        for called, x in zip((f, function), leaves):
+            sum(result.square().sum() for result in called(x)).backward()
+        assert torch.allclose(*(leaf.grad for leaf in leaves), atol=1e-5)
+
+
 class Table(nn.Module):
     def __init__(self, scale_of):
         super().__init__()
