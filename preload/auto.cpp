@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -52,7 +53,9 @@ decltype(&hindcast_free_text) free_text = nullptr;
 void report_at_exit() {
   char* text = nullptr;
   if (report(&text) != HINDCAST_OK) return;
+  const auto former = std::signal(SIGPIPE, SIG_IGN);  // a reader of stderr that has ended must not change the exit status
   std::fprintf(stderr, "hindcast, process %ld:\n%s\n", static_cast<long>(getpid()), text);
+  std::signal(SIGPIPE, former);
   free_text(text);
 }
 

@@ -82,6 +82,13 @@ TEST(Preload, WorksInDestructorsOfGlobals) {
   EXPECT_EQ(ended.status, 0) << ended.errors;
 }
 
+TEST(Preload, AReportThatNobodyReadsChangesNoStatus) {
+  const std::string library = build_folder() / "lib/libhindcast_auto.so";
+  const Ended ended = run("bash -c 'set -o pipefail; HINDCAST_COMPILER=eager HINDCAST_REPORT=1 LD_PRELOAD=" + library + " " +
+                          program("trainer") + " 2>&1 | true'");
+  EXPECT_EQ(ended.status, 0) << ended.errors;
+}
+
 TEST(Preload, AProgramEndsWhoseMainThreadHasEnded) {
   const Ended ended = run_preloaded("timeout 60 " + program("trainer") + " leave", "HINDCAST_COMPILER=fused HINDCAST_REPORT=1");
   EXPECT_EQ(ended.status, 0) << ended.errors;
