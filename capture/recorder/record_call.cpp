@@ -147,6 +147,13 @@ void put_in_numbers(std::vector<c10::IValue>& inputs) {
   }
 }
 
+void check_writes(const Policy& policy, const c10::OperatorHandle& op, const OpTraits& traits, const torch::jit::Stack& stack) {
+  for (const uint32_t i : traits.written) {
+    const c10::IValue& target = *(stack.end() - static_cast<ptrdiff_t>(op.schema().arguments().size() - i));
+    if (target.isTensor()) policy.check_write(target.toTensor());
+  }
+}
+
 }  // namespace
 
 void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -154,10 +161,7 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   tell_made_of_numbers(policy_, op, *stack);
   const OpTraits& traits = traits_of(op);
   if (traits.composite) return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
-  for (const uint32_t i : traits.written) {
-    const c10::IValue& target = *(stack->end() - static_cast<ptrdiff_t>(op.schema().arguments().size() - i));
-    if (target.isTensor()) policy_.check_write(target.toTensor());
-  }
+  check_writes(policy_, op, traits, *stack);
   if (traits.view) return record_view_in_place(op, *traits.view, stack);
 
   std::vector<c10::IValue> inputs = take_arguments(op, *stack);
