@@ -195,16 +195,9 @@ void forget_in_view(std::unique_ptr<torch::autograd::ViewFunc>& view) {
 
 // A view takes itself again of its base when the base was written.
 void forget_in_view(const at::Tensor& tensor) {
-  struct Sets : torch::autograd::ViewFunc {
-    using ViewFunc::set_symints;  // protected
-  };
   const auto* const meta = torch::autograd::impl::get_view_autograd_meta(tensor);
   if (meta == nullptr || !meta->has_bw_view() || !meta->get_backward_view().has_view_fn()) return;
-  auto& view = const_cast<torch::autograd::ViewFunc&>(meta->get_backward_view().view_fn());
-  if (view.num_symints() == 0) return;
-  std::vector<c10::SymInt> sizes = view.get_symints();
-  forget_all(sizes);
-  (view.*&Sets::set_symints)(std::move(sizes));
+  forget_in_view(const_cast<torch::autograd::ViewInfo&>(meta->get_backward_view()).view_fn_);
 }
 
 }  // namespace

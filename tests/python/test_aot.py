@@ -1945,12 +1945,17 @@ def test_a_view_from_before_the_argument_was_transposed(view):
 
 
 @pytest.mark.parametrize("writes_to_base", [True, False])
-def test_views_that_an_eager_call_returns_have_plain_sizes(writes_to_base):
+@pytest.mark.parametrize(
+    "view_of",
+    [lambda x: x.unflatten(-1, (-1, 2)), lambda x: x.unsqueeze(0).unflatten(-1, (x.shape[0] // 2, 2))],
+    ids=["one view", "two views"],
+)
+def test_views_that_an_eager_call_returns_have_plain_sizes(view_of, writes_to_base):
     """The view takes itself again of its base, since that was written: in the caller's next operator."""
 
     def function(x):
         whole = (x + 1).t().flatten()
-        view = whole.unflatten(-1, (-1, 2))
+        view = view_of(whole)
         (whole if writes_to_base else view).mul_(0.9)
         return whole, view
 
