@@ -44,8 +44,14 @@ class SeenNodes {
     std::vector<size_t> known() const { return {sizes.begin(), sizes.begin() + std::min<size_t>(count, sizes.size())}; }
   };
   Sizes& sizes_at(uint64_t place) {
-    Sizes& sizes = sizes_[place % sizes_.size()];  // a direct-mapped table: the latest position wins
-    if (sizes.place != place) sizes = {place};
+    Sizes* free = nullptr;
+    for (size_t i = 0; i < kSlots; ++i) {
+      Sizes& sizes = sizes_[(place + i) % sizes_.size()];
+      if (sizes.place == place) return sizes;
+      if (sizes.place == 0 && free == nullptr) free = &sizes;
+    }
+    Sizes& sizes = free != nullptr ? *free : sizes_[place % sizes_.size()];  // the latest position wins
+    sizes = {place};
     return sizes;
   }
 
@@ -56,6 +62,7 @@ class SeenNodes {
   }
 
  private:
+  static constexpr size_t kSlots = 4;                                     // of the table in which a position may be
   std::vector<uint64_t> nodes_ = std::vector<uint64_t>(size_t{1} << 16);  // 0: free
   std::vector<Sizes> sizes_ = std::vector<Sizes>(size_t{1} << 13);
   size_t count_ = 0;
