@@ -34,9 +34,6 @@ struct RecomputedBackward {
   /// the integers of `bindings`. Tangents that are read must be defined.
   std::vector<at::Tensor> run(std::span<const at::Tensor> tensors, std::span<const at::Tensor> tangent_tensors,
                               std::span<const c10::SymInt> sizes) const;
-
- private:
-  std::vector<at::Tensor> saved_as_recorded(std::span<const at::Tensor> tensors) const;
 };
 
 }  // namespace hindcast::capture

@@ -193,7 +193,7 @@ void forget_in_view(std::unique_ptr<torch::autograd::ViewFunc>& view) {
   view = view->clone_and_set(std::move(sizes));
 }
 
-// A view takes itself again of its base when the base was written.
+// After a write to its base, autograd takes a view again, by the view's own function.
 void forget_in_view(const at::Tensor& tensor) {
   const auto* const meta = torch::autograd::impl::get_view_autograd_meta(tensor);
   if (meta == nullptr || !meta->has_bw_view() || !meta->get_backward_view().has_view_fn()) return;

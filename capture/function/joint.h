@@ -5,7 +5,7 @@
 
 namespace hindcast::capture {
 
-/// A value that need not be computed: another value of the forward holds the same numbers. Only the computed one has the derivatives.
+/// A program may read `known`, which holds the same numbers, instead of computing `computed`. Derivatives flow only through `computed`.
 struct KnownValue {
   ValueId computed, known;
 };

@@ -448,8 +448,8 @@ at::Tensor Recorder::wrap_output(at::Tensor real, ValueId id, const c10::Operato
     traced->version = input->base->version;
     traced->views = input->views;
     traced->views.push_back({op, args, i, output});
-    traced->taken = input->taken;
-    traced->taken.push_back(id);
+    traced->view_values = input->view_values;
+    traced->view_values.push_back(id);
     note_whether_whole(op, inputs, *input, *traced);
     graph_.values.edit(id.index).is_view = true;
     // As autograd does for its own views.

@@ -91,9 +91,9 @@ class Recorder {
   /// stand-in becomes a constant if it is 0-dim, otherwise the policy may lift it.
   ValueId value_of(const at::Tensor& tensor);
 
-  /// The stand-in `known` holds the numbers that the formula has computed as `computed`, and was there before.
+  /// `known` stands in for a tensor from before, which holds what the formula has computed as `computed`: a program may read it instead.
   void note_known(const at::Tensor& computed, const at::Tensor& known);
-  /// The values of such pairs.
+  /// The pairs that note_known() was given: computed, known.
   const std::vector<std::pair<ValueId, ValueId>>& known_values() const { return known_values_; }
 
   /// Instrs from here on belong to node `call`.

@@ -66,7 +66,7 @@ void TracingTensor::become(const TracingTensor& view) {
   value = view.value;
   base = view.base;
   views = view.views;
-  taken = view.taken;
+  view_values = view.view_values;
   version = view.version;
   sizes = view.sizes;
   strides_.clear();
@@ -83,7 +83,7 @@ void TracingTensor::become_plain() {
   key_set_ = key_set_.remove(kRecorderKey);
   base.reset();
   views.clear();
-  taken.clear();
+  view_values.clear();
   real.reset();
 }
 
@@ -113,10 +113,10 @@ std::optional<c10::SymInt> size_of_vmap() {
   return at::functorch::VmapInterpreterPtr(&layer->interpreter()).batchSize();
 }
 
-// LibTorch's indexing of a tensor without dimensions reads the size behind the last one. That of an ordinary tensor is 0, which leads to
-// an IndexError.
-const c10::SymInt behind_no_sizes = 0;
-constexpr int64_t behind_no_size_numbers = 0;
+// LibTorch's indexing of a 0-dim tensor reads one element past the end of its sizes. For an ordinary tensor that element is 0, and the
+// index raises an IndexError. So sizes without elements point to these.
+const c10::SymInt past_the_end = 0;
+constexpr int64_t number_past_the_end = 0;
 
 TracingTensor::Symbols which_symbols(const std::vector<c10::SymInt>& sizes) {
   if (!has_symbol(sizes) || !is_interpreter_asking()) return TracingTensor::Symbols::All;
@@ -181,7 +181,7 @@ void TracingTensor::pin_sizes() const {
   for (const c10::SymInt& size : sizes) pinned_sizes_.push_back(size.guard_int(__FILE__, __LINE__));
 }
 c10::IntArrayRef TracingTensor::sizes_custom() const {
-  if (sizes.empty()) return {&behind_no_size_numbers, size_t{0}};
+  if (sizes.empty()) return {&number_past_the_end, size_t{0}};
   pin_sizes();
   return pinned_sizes_;
 }
@@ -233,7 +233,7 @@ const std::vector<c10::SymInt>& TracingTensor::strides_under_vmap(const c10::Sym
 }
 
 c10::SymIntArrayRef TracingTensor::sym_sizes_custom() const {
-  if (sizes.empty()) return {&behind_no_sizes, size_t{0}};
+  if (sizes.empty()) return {&past_the_end, size_t{0}};
   if (const auto mapped = size_of_vmap(); mapped && has_symbol(sizes)) return sizes_under_vmap(*mapped);
   const Symbols which = which_symbols(sizes);
   const bool may_divide_by_zero = real.numel() == 0 && is_interpreter_asking();  // a symbol would raise another error than a number
@@ -305,7 +305,7 @@ c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(const
   if (!key_set_.has(kRecorderKey)) return TensorImpl::shallow_copy_and_detach(counter, may_change);
   auto copy = make(real, value, base, sizes);
   copy->views = views;
-  copy->taken = taken;
+  copy->view_values = view_values;
   copy->version = version;
   copy->lost_history = requires_grad();
   if (watches_strides_) copy->watch_strides();

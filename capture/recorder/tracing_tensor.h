@@ -30,9 +30,9 @@ class TracingTensor final : public c10::TensorImpl {
   at::Tensor real;
   ValueId value;
   std::shared_ptr<Base> base;
-  std::vector<ViewStep> views;  // from base to this tensor
-  std::vector<ValueId> taken;   // by view: the value that it was when it was taken
-  uint32_t version = 0;         // of base, when `value` was derived
+  std::vector<ViewStep> views;       // from base to this tensor
+  std::vector<ValueId> view_values;  // by view: its value when it was first taken, which has its sizes and dtype
+  uint32_t version = 0;              // of base, when `value` was derived
   bool symbolic = false;
   bool lost_history = false;  // a copy without the history of a tensor that has one: `x.data`
   std::vector<c10::SymInt> sizes;

@@ -47,7 +47,7 @@ void Recorder::derive_again(TracingTensor& view) {
     const ViewStep& step = view.views[k];
     Instr& instr = new_instr(step.op, step.args);
     instr.args[step.self_arg] = {Arg::Kind::Value, {}, {id}, {}};
-    const Value derived = graph_.values[view.taken[k].index];
+    const Value derived = graph_.values[view.view_values[k].index];
     // Only the viewed result is read; the others exist to keep the op's arity.
     for (uint32_t i = 0; i <= step.output; ++i) {
       graph_.values.push_back(derived);

@@ -210,11 +210,11 @@ std::shared_ptr<const ProgramPair> compile_pair(capture::Joint joint, const Pair
   }
   const capture::Graph &joint_graph = *pair->joint.graph,
                        &traced = *pair->traced.graph, *const derived = pair->second_order.joint.graph.get();
-  size_t bytes_of_names = base::footprint(pair->joint.primal_names);
+  size_t bytes_of_names = base::footprint(pair->joint.primal_names) + base::footprint(pair->joint.known);
   for (const std::string& name : pair->joint.primal_names) bytes_of_names += base::footprint_beyond<15>(name);
-  pair->forward->add_owners_bytes(bytes_of_names + joint_graph.footprint(parts.forward.get()) +
-                                  (&joint_graph == &traced ? 0 : traced.footprint(&joint_graph)) +
-                                  (derived == nullptr || derived == &joint_graph ? 0 : derived->footprint(&joint_graph)));
+  pair->forward->add_owners_bytes(
+      bytes_of_names + joint_graph.footprint(parts.forward.get()) + (&joint_graph == &traced ? 0 : traced.footprint(&joint_graph)) +
+      (derived == nullptr || derived == &joint_graph || derived == &traced ? 0 : derived->footprint(&joint_graph)));
   return pair;
 }
 

@@ -153,8 +153,9 @@ class Worker final : private base::ForkLock {
     if (id_of_thread_ != 0) setpriority(PRIO_PROCESS, id_of_thread_, niceness_of_program_ + niceness);
   }
 
-  // Runs jobs in order, one at a time with other threads. `yields`: takes none while somebody waits, and ends when there were none for a
-  // while: a process whose main thread has called pthread_exit() ends with its last thread. The mutex guards `is_over`.
+  // Runs jobs in order, one at a time with other threads. `yields`: takes no job while somebody waits, and returns after kMostIdle without
+  // one. Otherwise a process whose main thread has called pthread_exit() would never end: this would be its last thread. The mutex guards
+  // `is_over`.
   void run_until(const bool& is_over, bool yields) {
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {

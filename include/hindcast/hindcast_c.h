@@ -59,7 +59,7 @@ HINDCAST_C_API void hindcast_free_text(char* text);
 #define HINDCAST_DYNAMIC_NEVER 1
 #define HINDCAST_DYNAMIC_INFERRED 2 /* for functions only */
 
-/* docs/options.md describes each. int32_t fields are 0 or not (on), except the first two. */
+/* docs/options.md describes each. Except for the first two, int32_t fields are switches: 0 is off, any other value is on. */
 typedef struct hindcast_options {
   uint64_t size;
   int32_t compiler; /* HINDCAST_COMPILER_ */

@@ -249,7 +249,7 @@ def _call_checkpoints(gm: fx.GraphModule) -> None:
 
 
 class _TracedFunction:
-    """One call of a custom Function, both halves of which Dynamo has traced."""
+    """A call of a custom Function whose forward and backward are Dynamo's graphs."""
 
     def __init__(self, fwd: fx.GraphModule, bwd: fx.GraphModule, non_differentiable: Sequence[int], for_backward: Sequence[int]) -> None:
         self.fwd, self.bwd, self.non_differentiable, self.for_backward = fwd, bwd, non_differentiable, for_backward

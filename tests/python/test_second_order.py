@@ -300,7 +300,7 @@ IN_GRAD_MODE = {
 
 
 @pytest.mark.parametrize("name", IN_GRAD_MODE)
-def test_formulas_that_differ_in_grad_mode_are_not_traced_twice(name):
+def test_replayed_formulas_that_differ_in_grad_mode(name):
     torch.manual_seed(0)
     linear = torch.nn.Linear(4, 4).double()
     function = lambda x: IN_GRAD_MODE[name](linear(x))  # noqa: E731
