@@ -47,7 +47,7 @@ struct Result {
   ValueId value;
   bool is_differentiable = false;
   std::optional<uint32_t> written;  // the primal whose new contents it is
-  bool is_seen = true;              // the write changes the primal's version
+  uint32_t versions = 0;            // how many the writes add to the primal's version counter
 };
 
 /// A number that the function read from a tensor. With another number it might have taken another branch.
@@ -93,6 +93,11 @@ class FunctionTrace final : private Policy {
   /// for zeros; an undefined gradient of a primal means that it gets none. LibTorch's engine runs it on this thread. May be called again.
   /// Throws what a formula throws. `create_graph`: in grad mode.
   torch::autograd::variable_list backward(const torch::autograd::variable_list& tangents, bool create_graph = false);
+
+  /// The same, recorded for gradients of all results: where `flows` is false, `tangents` has zeros, and the gradients returned are those
+  /// without them. nullopt: that could not be told, or a formula has thrown, or cannot be recorded. No user code has run.
+  std::optional<torch::autograd::variable_list> backward_for_all(const torch::autograd::variable_list& tangents,
+                                                                 const std::vector<bool>& flows);
 
   /// True once LibTorch alone has autograd's history of the call: nothing is recorded any more.
   bool is_released() const { return recorder_.is_released(); }
@@ -210,6 +215,10 @@ class FunctionTrace final : private Policy {
   bool keeps_some(const std::vector<at::Tensor>& outputs) const;
 
   // traced_backward.cpp
+  void begin_backward(bool create_graph);
+  /// nullopt: a formula has read the memory of a stand-in.
+  std::optional<torch::autograd::variable_list> record_backward(const torch::autograd::variable_list& tangents, bool create_graph,
+                                                                const std::vector<bool>& flows);
   torch::autograd::variable_list run_engine(const torch::autograd::variable_list& tangents, bool create_graph);
   bool depends_on_tangents_alone() const;
   std::vector<ValueId> values_of_tangents(const torch::autograd::variable_list& tangents, torch::autograd::variable_list& stand_ins);

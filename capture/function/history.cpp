@@ -224,6 +224,17 @@ void forget_symbols(const std::vector<at::Tensor>& made) {
   });
 }
 
+void take_views_by_geometry(const std::vector<at::Tensor>& made) {
+  for (const at::Tensor& view : made) {
+    const auto* const meta = torch::autograd::impl::get_view_autograd_meta(view);
+    if (meta == nullptr || !meta->has_bw_view() || !meta->get_backward_view().has_view_fn()) continue;
+    const at::Tensor& base = meta->get_backward_view().base_;
+    const bool has_geometry = view.layout() == at::kStrided && base.layout() == at::kStrided && view.dtype() == base.dtype() &&
+                              view.is_conj() == base.is_conj() && view.is_neg() == base.is_neg();
+    if (has_geometry) const_cast<torch::autograd::ViewInfo&>(meta->get_backward_view()).view_fn_.reset();
+  }
+}
+
 std::optional<References> references_of(const std::vector<at::Tensor>& made, const std::vector<Edge>& also) {
   Fields fields;
   std::vector<at::Tensor> tensors;

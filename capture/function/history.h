@@ -26,6 +26,10 @@ void redirect_edges(const std::vector<at::Tensor>& made, const ReplaceEdge& repl
 /// Replaces symbolic sizes in the history by plain numbers, for LibTorch's kernels, which take no symbols.
 void forget_symbols(const std::vector<at::Tensor>& made);
 
+/// From now on autograd takes these views again by their geometry, as it does where views are not replayed. A replayed as_strided() counts
+/// from the start of the storage, so it is wrong for a base that begins elsewhere than the one it was recorded for.
+void take_views_by_geometry(const std::vector<at::Tensor>& made);
+
 /// Number of references to each tensor.
 using References = std::unordered_map<const c10::TensorImpl*, size_t>;
 /// References that the history of `made` and the nodes of `also` hold: saved tensors, leaves, bases of views. nullopt: a node's class is

@@ -33,6 +33,33 @@ struct TangentsNode final : torch::autograd::Node {
 }  // namespace
 
 variable_list FunctionTrace::backward(const variable_list& tangents, bool create_graph) {
+  begin_backward(create_graph);
+  auto gradients = record_backward(tangents, create_graph, {});
+  if (!gradients) {
+    recorder_.refuse("reads the memory of a tensor");
+    return backward_as_itself(tangents, create_graph);
+  }
+  if (!recorder_.refusal() && tangents_.size() > 1 && !depends_on_tangents_alone())
+    recorder_.refuse("a formula does not use the gradient that it is given");
+  if (recorder_.refusal()) recorder_.release();
+  return std::move(*gradients);
+}
+
+std::optional<variable_list> FunctionTrace::backward_for_all(const variable_list& tangents, const std::vector<bool>& flows) {
+  begin_backward(/*create_graph=*/false);
+  recorder_.begin_with_absent_gradients();
+  // A formula that cannot be recorded throws, so that the call's own gradients are never computed of zeros.
+  recorder_.set_continues_eagerly(false);
+  std::optional<variable_list> gradients;
+  try {
+    gradients = record_backward(tangents, /*create_graph=*/false, flows);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+  return recorder_.refusal() || recorder_.has_mixed_gradients() || !depends_on_tangents_alone() ? std::nullopt : std::move(gradients);
+}
+
+void FunctionTrace::begin_backward(bool create_graph) {
   // A second backward of the same call is recorded like the first: the program is cut back to its forward.
   graph_->instrs.truncate(forward_end_);
   if (has_backward_) recorder_.forget_derived();
@@ -43,8 +70,13 @@ variable_list FunctionTrace::backward(const variable_list& tangents, bool create
   recorder_.set_continues_eagerly(true);
   if (create_graph) recorder_.set_origin_without_gradients(2);
   whole_formulas_.put_into(result_stand_ins_);
+}
+
+std::optional<variable_list> FunctionTrace::record_backward(const variable_list& tangents, bool create_graph,
+                                                            const std::vector<bool>& flows) {
   variable_list stand_ins, found;
   tangents_ = values_of_tangents(tangents, stand_ins);
+  for (size_t i = 0; i < flows.size(); ++i) Recorder::mark_gradient(stand_ins[i], !flows[i]);
   gradients_.clear();
   try {
     const RecorderScope at_work(recorder_);
@@ -55,19 +87,15 @@ variable_list FunctionTrace::backward(const variable_list& tangents, bool create
     }
   } catch (const std::exception& error) {
     if (!is_about_a_stand_in(error)) throw;
-    recorder_.refuse("reads the memory of a tensor");
-    return backward_as_itself(tangents, create_graph);
+    return std::nullopt;
   }
   variable_list gradients;
   for (const at::Tensor& gradient : found) {
     const TracingTensor* traced = TracingTensor::get(gradient);
     if (gradient.defined() && !traced) recorder_.refuse("its backward ran on another thread, or returned a tensor from outside");
     gradients_.push_back(traced ? recorder_.value_of(gradient) : ValueId());
-    gradients.push_back(traced ? without_history(traced->real) : gradient);
+    gradients.push_back(!traced ? gradient : recorder_.is_absent(gradient) ? at::Tensor() : without_history(traced->real));
   }
-  if (!recorder_.refusal() && tangents_.size() > 1 && !depends_on_tangents_alone())
-    recorder_.refuse("a formula does not use the gradient that it is given");
-  if (recorder_.refusal()) recorder_.release();
   return gradients;
 }
 

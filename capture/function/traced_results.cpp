@@ -153,7 +153,7 @@ void FunctionTrace::read_writes() {
     const bool has_new_history = has_another_history(seen, primal.inner, primal.outside);
     if (has_new_history && !at::GradMode::is_enabled()) throw NotTraced("it turns grad mode on, and writes to an argument");
     if (is_lifted && has_new_history) throw NotTraced("it writes something that needs a gradient to a tensor from outside");
-    results_.push_back({recorder_.value_of(primal.stand_in), has_new_history, i, version_of(seen) != primal.version});
+    results_.push_back({recorder_.value_of(primal.stand_in), has_new_history, i, version_of(seen) - primal.version});
     result_stand_ins_.push_back(primal.stand_in);
   }
 }

@@ -44,6 +44,7 @@ OpTraits read_traits(const c10::OperatorHandle& op) {
   for (uint32_t i = 0; i < arguments.size(); ++i) {
     const auto* alias = arguments[i].alias_info();
     if (alias && alias->isWrite()) traits.written.push_back(i);
+    if (arguments[i].name() == "storage_offset") traits.storage_offset = i;
   }
   if (op.hasTag(at::Tag::inplace_view)) {
     std::string name = op.operator_name().name;

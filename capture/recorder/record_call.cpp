@@ -12,6 +12,7 @@
 #include "capture/recorder/hidden_writes.h"
 #include "capture/recorder/operator_settings.h"
 #include "capture/recorder/real_arguments.h"
+#include "capture/recorder/storage_offset.h"
 #include "capture/recorder/result_sizes.h"
 #include "capture/recorder/where_in_code.h"
 #include "capture/recorder/symbolic_strides.h"
@@ -174,6 +175,7 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (record_by_numbers(op, inputs, stack)) return;
   check_settings();
   check_traits(op, traits, inputs);
+  check_storage_offset(traits, inputs);
   check_autograd(op);
   std::vector<Arg> args;
   for (const c10::IValue& input : inputs) args.push_back(make_arg(input));
@@ -212,7 +214,9 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     return push_results(results, {}, *stack);
   }
   name_dtype(op, inputs, outputs, args);
+  const Gradients gradients = has_absent_gradients_ ? note_gradients(op, traits, inputs, outputs) : Gradients::None;
   const auto wrapped = written.target ? record_write(op, std::move(args), written, inputs, outputs) : record_op(op, args, inputs, outputs);
+  if (gradients != Gradients::None) mark_gradients(wrapped, gradients);
   push_results(results, wrapped, *stack);
 }
 
@@ -324,6 +328,13 @@ void Recorder::check_settings() {
 }
 
 static const c10::OperatorName kMkldnnRnn("aten::mkldnn_rnn_layer", "");
+
+// The storage of what an op has made begins with it, in a program too. Any other tensor may begin elsewhere in the next call.
+void Recorder::check_storage_offset(const OpTraits& traits, const std::vector<c10::IValue>& inputs) {
+  if (!lifts_ || !traits.storage_offset || inputs[*traits.storage_offset].isNone()) return;
+  const TracingTensor* of = TracingTensor::get(inputs[0].toTensor());
+  if (of != nullptr && !of->base->fresh) refuse(kAsksForAnOffset);
+}
 
 void Recorder::check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs) {
   if (op.operator_name() == kMkldnnRnn)

@@ -28,6 +28,7 @@ void Recorder::begin(uint32_t call) {
   refusal_.reset();
   origin_without_gradients_.reset();
   derived_.clear();
+  has_absent_gradients_ = has_mixed_gradients_ = false;
   user_formula_ = false;
   formula_ = nullptr;
 }

@@ -140,6 +140,14 @@ class Recorder {
   bool is_released() const { return is_released_; }
   void is_asked_for_memory();
 
+  /// From now on a backward is recorded for all its incoming gradients, some of which are absent: zeros. What is computed of the
+  /// others has the values that it would have without those zeros.
+  void begin_with_absent_gradients();
+  static void mark_gradient(const at::Tensor& stand_in, bool is_absent);
+  static bool is_absent(const at::Tensor& gradient);
+  /// That could not be told: an operator other than a sum has read gradients of both kinds, or random numbers were drawn.
+  bool has_mixed_gradients() const { return has_mixed_gradients_; }
+
   /// One ATen call: takes the arguments from `stack` and leaves stand-ins for the results there.
   /// Throws std::runtime_error with the refusal, and what the op throws.
   void record(const c10::OperatorHandle& op, torch::jit::Stack* stack);
@@ -178,6 +186,7 @@ class Recorder {
   const at::Tensor& given_back(const at::Tensor& stand_in) const;
   void check_settings();
   void check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
+  void check_storage_offset(const OpTraits& traits, const std::vector<c10::IValue>& inputs);
   void note_lost_history(const std::vector<c10::IValue>& inputs);
   void note_results(const std::vector<at::Tensor>& results);
   void tell_answer(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, const c10::IValue& answer);
@@ -187,6 +196,9 @@ class Recorder {
   Answer answer_to(OpTrait trait, const c10::OperatorHandle& op);
   Written find_written(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
   void check_autograd(const c10::OperatorHandle& op);
+  Gradients note_gradients(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs,
+                           const std::vector<at::Tensor>& outputs);
+  static void mark_gradients(const std::vector<at::Tensor>& stand_ins, Gradients gradients);
   torch::jit::Stack call_real(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs);
   std::vector<at::Tensor> record_write(const c10::OperatorHandle& op, std::vector<Arg> args, Written written,
                                        const std::vector<c10::IValue>& inputs, const std::vector<at::Tensor>& outputs);
@@ -217,7 +229,8 @@ class Recorder {
   std::optional<std::string> refusal_;
   SeenOfAutograd seen_;  // of the op that is recorded
   bool user_formula_ = false, lifts_ = false, continues_eagerly_ = false, is_released_ = false, has_wrappers_ = false,
-       lost_history_ = false, had_saved_tensor_hooks_ = false, has_thrown_ = false;
+       lost_history_ = false, had_saved_tensor_hooks_ = false, has_thrown_ = false, has_absent_gradients_ = false,
+       has_mixed_gradients_ = false;
   const uint64_t number_;
   WeakStandIns made_;
   struct NumbersOfMask {

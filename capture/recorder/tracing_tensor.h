@@ -12,6 +12,9 @@ namespace hindcast::capture {
 
 class Recorder;
 
+/// Which of a backward's incoming gradients a stand-in's contents depend on, where some of them are absent (absent_gradients.cpp).
+enum class Gradients : uint8_t { None, Given, Absent };
+
 /// Stand-ins that share memory share a Base. A write replaces `value` by a new one; stand-ins that were made before are derived again from
 /// it.
 struct Base {
@@ -19,6 +22,7 @@ struct Base {
   uint32_t version = 0;
   bool fresh = false;     // made by the node that is being traced: may be written
   uint64_t recorder = 0;  // its recorder's number: a stand-in may outlive its trace and reach another one
+  Gradients gradients = Gradients::None;
 };
 
 class TracingTensor final : public c10::TensorImpl {

@@ -291,24 +291,17 @@ std::vector<at::Tensor> AotCall::finish(const Specialisation& known, std::vector
     const capture::Result& result = known.results()[i];
     if (!result.written) continue;
     at::Tensor target = primals[*result.written];
+    if (is_written && !result.is_differentiable) continue;  // the argument itself was written, and its version counted
+    const bool has_versions = !target.is_inference();
+    c10::VariableVersion version = has_versions ? torch::autograd::impl::version_counter(target) : c10::VariableVersion();
+    const uint32_t before = has_versions ? version.current_version() : 0;
     if (result.is_differentiable) {
-      if (is_written) {
-        c10::VariableVersion version = torch::autograd::impl::version_counter(target);
-        const auto of_the_write = version.current_version();
-        target.copy_(results[i]);
-        version.set_version(of_the_write);
-      } else {
-        target.copy_(results[i]);
-      }
-    } else if (is_written) {
-      continue;  // the argument itself was written, and its version counted
-    } else if (result.is_seen) {
-      const c10::AutoGradMode no_grad(false);
       target.copy_(results[i]);
     } else {
       const at::AutoDispatchBelowADInplaceOrView below;
       target.copy_(results[i]);
     }
+    if (has_versions) version.set_version(before + (is_written ? 0 : result.versions));
   }
   std::vector<at::Tensor> tensors;
   for (const Returned& returned : known.returned()) {

@@ -91,7 +91,10 @@ class AotNode final : public capture::ProgramNode {
   variable_list backward_of_trace(const variable_list& tangents, bool is_usual);
   variable_list backward_on_stand_ins(const variable_list& tangents, bool is_usual);
   variable_list users_backward(const variable_list& tangents);  // may run the user's code
+  variable_list with_zeros(const variable_list& tangents) const;
+  std::optional<variable_list> backward_for_all(const variable_list& whole, const std::vector<bool>& flows);
   void learn(const variable_list& tangents, bool for_this_call, bool with_graph);
+  void learn_for_all(const variable_list& whole, const variable_list& tangents, bool for_this_call);
   struct ForSecondOrder {
     std::optional<capture::Joint> joint;  // traced in grad mode; nullopt: use the joint program for first derivatives
     const char* why_not = nullptr;        // SecondOrder::why_not
@@ -102,7 +105,8 @@ class AotNode final : public capture::ProgramNode {
     capture::Joint joint;
     variable_list tangents;
   };
-  void make_programs(const std::vector<Recorded>& recorded, const ForSecondOrder& for_second_order, bool for_this_call);
+  void make_programs(const std::vector<Recorded>& recorded, const ForSecondOrder& for_second_order, bool for_this_call,
+                     const variable_list& tangents = {});
   bool has_symbols_of_capture() const;
   bool are_as_given(const std::shared_ptr<const ProgramPair>& pair) const;
   bool take_over();

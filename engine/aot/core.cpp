@@ -136,11 +136,12 @@ class AotCore::Implementation {
   }
   void note_launch() { context_->counts.launches.fetch_add(1, std::memory_order_relaxed); }
   NextCalls looked(Gain gain, const void* program) {
-    const AotOptions& options = context_->options;
     tell_left();
-    return options.back_off && may_back_off() && options.fallback && options.check_every == 0
-               ? now(context_->back_off.looked(gain, program))
-               : 0;
+    return backs_off() ? now(context_->back_off.looked(gain, program)) : 0;
+  }
+  NextCalls threw() {
+    tell_left();
+    return backs_off() ? now(context_->back_off.threw()) : 0;
   }
   void lookup_is_costly() { context_->has_costly_lookup = true; }
   void time_backward(const std::vector<at::Tensor>& results) const { engine::time_backward(context_, results); }
@@ -184,6 +185,11 @@ class AotCore::Implementation {
   }
 
  private:
+  bool backs_off() const {
+    const AotOptions& options = context_->options;
+    return options.back_off && may_back_off() && options.fallback && options.check_every == 0;
+  }
+
   std::string why_not_recorded(const Specialisation& known, const ProgramPair& pair, const std::vector<at::Tensor>& inputs) const {
     if (context_->options.check_every != 0) return "AotOptions::check_every is set";
     if (known.takes_gradients() &&
@@ -341,6 +347,7 @@ FunctionOutput AotCore::call(const FunctionCall& call) { return implementation_-
 std::optional<AotHit> AotCore::find(const FunctionCall& call) const { return implementation_->find(call); }
 void AotCore::note_launch() { implementation_->note_launch(); }
 NextCalls AotCore::ran_eagerly() { return implementation_->looked(Gain::None, nullptr); }
+NextCalls AotCore::threw() { return implementation_->threw(); }
 void AotCore::lookup_is_costly() { implementation_->lookup_is_costly(); }
 void AotCore::time_backward(const std::vector<at::Tensor>& results) { implementation_->time_backward(results); }
 NextCalls AotCore::took(std::uint64_t whole_ns, std::uint64_t own_ns) { return implementation_->took(whole_ns, own_ns); }

@@ -194,6 +194,13 @@ std::shared_ptr<Specialisation> Family::fit(const Specialisation& first, const S
       if (auto made = make_backward_beside(pair, std::move(beside->joint), request)) all.push_back(std::move(made));
     }
   }
+  for (const auto& other : second.programs().all()) {
+    if (other->whole == nullptr || other->is_recorded() || !other->wants.empty()) continue;
+    std::vector<bool> flows;
+    for (const capture::Facts& tangent : other->tangents) flows.push_back(tangent != tangent_facts({}));
+    request.tangents = other->tangents;
+    all.push_back(make_backward_of_some(pair, flows, {}, request));
+  }
   ensure_backward(all, request);
   fitted->programs().add(std::move(all));
   choose_layout(fitted, pair, options_);

@@ -4,6 +4,7 @@
 #include "base/first_line.h"
 #include "base/log.h"
 #include "capture/function/random_state.h"
+#include "codegen/partition/some_tangents.h"
 #include "engine/aot/aot_node.h"
 #include "engine/aot/choose_layout.h"
 #include "engine/aot/family.h"
@@ -60,6 +61,12 @@ void join_shared(variable_list& gradients, const variable_list& tangents, const 
   }
 }
 
+std::vector<bool> flows_of(const variable_list& tangents) {
+  std::vector<bool> flows;
+  for (const at::Tensor& tangent : tangents) flows.push_back(tangent.defined());
+  return flows;
+}
+
 }  // namespace
 
 // ---- a call that was traced
@@ -101,7 +108,10 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   }
   variable_list given = tangents;
   if (is_users) std::transform(given.begin(), given.end(), given.begin(), as_contiguous);
-  variable_list gradients = is_users ? users_backward(given) : live_->backward(given);
+  const variable_list whole = is_users || all_flow ? variable_list() : with_zeros(tangents);
+  auto found = whole.empty() ? std::nullopt : backward_for_all(whole, flows_of(tangents));
+  const bool is_for_all = found.has_value();
+  variable_list gradients = is_for_all ? std::move(*found) : is_users ? users_backward(given) : live_->backward(given);
   if (live_->refusal()) {
     specialisation_->give_up();
     note_eager("in its backward, " + *live_->refusal());
@@ -109,9 +119,31 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   }
   join_shared(gradients, given, live_->real_inputs(), live_->lifted());
   const bool comes_again = keeps_for_others_ || torch::autograd::get_current_graph_task_keep_graph();
-  learn(given, comes_again, /*with_graph=*/false);
+  if (is_for_all) {
+    learn_for_all(whole, given, comes_again);
+  } else {
+    learn(given, comes_again, /*with_graph=*/false);
+  }
   if (comes_again && are_as_given(specialisation_->programs().next()))
     take_over();  // now, while the saved tensors are unmodified: LibTorch's engine has just checked
+  return gradients;
+}
+
+// The gradients as the program for all results takes them, with zeros for those that are undefined. Empty: others come in another layout
+// than that program takes, and need a recording of their own.
+variable_list AotNode::with_zeros(const variable_list& tangents) const {
+  variable_list all;
+  for (uint32_t i = 0; i < num_inputs(); ++i) {
+    if (tangents[i].defined() && tangent_facts(tangents[i]) != tangent_facts(as_contiguous(tangents[i]))) return {};
+    all.push_back(tangents[i].defined() ? tangents[i] : input_metadata(i).zeros_like());
+  }
+  return all;
+}
+
+std::optional<variable_list> AotNode::backward_for_all(const variable_list& whole, const std::vector<bool>& flows) {
+  const auto random = capture::RandomState::of(live_->real_inputs());
+  auto gradients = live_->backward_for_all(whole, flows);
+  if (!gradients) random.restore();
   return gradients;
 }
 
@@ -167,6 +199,17 @@ void AotNode::learn(const variable_list& tangents, bool for_this_call, bool with
   make_programs(recorded, for_second_order, for_this_call);
 }
 
+// The same after backward_for_all(whole): the program for the gradients that flow is derived from the one for all.
+void AotNode::learn_for_all(const variable_list& whole, const variable_list& tangents, bool for_this_call) {
+  has_learned_ = true;
+  std::vector<Recorded> recorded{{joint_of(*live_, *context_), whole}};
+  if (!codegen::with_some_tangents(recorded[0].joint, flows_of(tangents))) {
+    live_->backward(tangents);
+    recorded.push_back({joint_of(*live_, *context_), tangents});
+  }
+  make_programs(recorded, learn_second_order(whole, /*is_asked_for=*/false), for_this_call, tangents);
+}
+
 // Traces the backward once more in grad mode, if some formula differs there (grad_mode_formulas.h) or this call's gradients are to be
 // differentiated.
 AotNode::ForSecondOrder AotNode::learn_second_order(const variable_list& tangents, bool is_asked_for) {
@@ -190,8 +233,9 @@ bool AotNode::has_symbols_of_capture() const {
   return at_capture.size() <= bindings_.ints.size() && std::equal(at_capture.begin(), at_capture.end(), bindings_.ints.begin());
 }
 
-// The first of `recorded` has gradients of all results.
-void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSecondOrder& for_second_order, bool for_this_call) {
+// The first of `recorded` has gradients of all results. `tangents`: those of this call, if they are not among the recorded ones.
+void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSecondOrder& for_second_order, bool for_this_call,
+                            const variable_list& tangents) {
   std::vector<at::Tensor> primals = live_->real_inputs();
   primals.insert(primals.end(), live_->lifted().begin(), live_->lifted().end());
   try {
@@ -208,7 +252,8 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSeco
     if (is_proved && !for_this_call) return;
     PairRequest request{context_->options, specialisation_->lasting(), specialisation_->with_gradients(), {}, [&] { return primals; }};
     request.leaves = specialisation_->leaves();
-    request.is_for_others = recorded.size() > 1;
+    const bool derives = !tangents.empty() && recorded.size() == 1;
+    request.is_for_others = recorded.size() > 1 || derives;
     request.has_own_joint = for_second_order.joint.has_value();
     request.with_graph = request.has_own_joint ? &*for_second_order.joint : nullptr;
     request.why_no_second_order = for_second_order.why_not;
@@ -221,6 +266,11 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSeco
       auto pair = whole ? make_backward_beside(whole, each.joint, request) : compile_pair(each.joint, request);
       if (!whole) whole = pair;
       if (pair) made.push_back(std::move(pair));
+    }
+    if (derives) {
+      request.tangents = tangents_facts(tangents);
+      request.example_tangents = tangents;
+      made.push_back(make_backward_of_some(whole, flows_of(tangents), {}, request));
     }
     request.example_tangents = recorded.front().tangents;
     ensure_backward(made, request);

@@ -96,7 +96,7 @@ bool TracedFunction::may_have_one_node(const std::vector<at::Tensor>& primals) c
 
 bool TracedFunction::is_like(const capture::FunctionTrace& trace) const {
   const auto same_result = [](const capture::Result& a, const capture::Result& b) {
-    return a.is_differentiable == b.is_differentiable && a.written == b.written && a.is_seen == b.is_seen;
+    return a.is_differentiable == b.is_differentiable && a.written == b.written && a.versions == b.versions;
   };
   const std::set<uint32_t>& takes = trace.takes_gradients_of();
   return std::equal(takes.begin(), takes.end(), takes_gradients_of_.begin(), takes_gradients_of_.end()) &&

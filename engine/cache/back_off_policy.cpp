@@ -33,7 +33,7 @@ struct BackOffPolicy::State {
 
   mutable base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};  // guards what follows
   const void* kind = nullptr;
-  uint32_t in_a_row = 0, patience = kPatience;
+  uint32_t in_a_row = 0, patience = kPatience, thrown_in_a_row = 0;
   bool is_timing = false;
   uint32_t turn = 0;
   uint64_t least = kNever, least_own = kNever;                    // of the timed calls
@@ -81,6 +81,7 @@ BackOffPolicy::~BackOffPolicy() = default;
 NextCalls BackOffPolicy::looked(Gain gain, const void* kind) {
   if (gain == Gain::Some && is_idle_.load(std::memory_order_relaxed)) return 0;
   const std::lock_guard lock(state_->mutex);
+  state_->thrown_in_a_row = 0;
   if (gain == Gain::Unknown) return state_->is_timing ? kTimed : 0;
   if (gain == Gain::Some) {
     state_->begin(nullptr);
@@ -93,6 +94,13 @@ NextCalls BackOffPolicy::looked(Gain gain, const void* kind) {
   if (state_->is_timing) return kTimed;
   if (state_->length != 0) return ++state_->looks < kLooks ? state_->length : state_->time();
   return ++state_->in_a_row < state_->patience ? 0 : state_->time();
+}
+
+NextCalls BackOffPolicy::threw() {
+  is_idle_.store(false, std::memory_order_relaxed);
+  const std::lock_guard lock(state_->mutex);
+  const NextCalls in_a_row = ++state_->thrown_in_a_row;
+  return in_a_row < kPatience ? 0 : std::min(kMostLeft, 16 * (in_a_row - kPatience + 1));
 }
 
 NextCalls BackOffPolicy::took(uint64_t whole_ns, uint64_t own_ns) {

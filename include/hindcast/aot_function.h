@@ -91,6 +91,15 @@ class AotFunction {
     return detail::call_on_copies<detail::ResultOf<Function, Args...>>(*function_, copies, args...);
   }
 
+  detail::FunctionOutput call(detail::FunctionCall call) const {
+    try {
+      return core_->call(std::move(call));
+    } catch (...) {
+      next_->are(core_->threw());
+      throw;
+    }
+  }
+
   template <bool is_timed, class Facts, class... Args>
   auto look(const Facts& facts, const Args&... args) const {
     using Result = detail::ResultOf<Function, Args...>;
@@ -100,7 +109,7 @@ class AotFunction {
       return detail::run_on<Result>(*function_, tensors, std::tuple<Args...>(args...));
     };
     const detail::FunctionOutput output =
-        core_->call({std::move(flat.tensors), std::move(flat.facts), std::move(flat.is_static), run, {}, is_timed});
+        call({std::move(flat.tensors), std::move(flat.facts), std::move(flat.is_static), run, {}, is_timed});
     if (is_timed && output.is_functions) {
       const std::uint64_t own_start = detail::processor_ns();
       Result result = itself(args...);

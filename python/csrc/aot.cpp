@@ -245,6 +245,8 @@ int64_t number_of_shape(const detail::FunctionOutput& output) {
 
 int64_t call_ran_eagerly(int64_t function) { return find_function(function)->core.ran_eagerly(); }
 
+int64_t call_threw(int64_t function) { return find_function(function)->core.threw(); }
+
 void lookup_is_costly(int64_t function) { find_function(function)->core.lookup_is_costly(); }
 
 void time_backward_of(int64_t function, at::TensorList results) { find_function(function)->core.time_backward(results.vec()); }

@@ -94,6 +94,7 @@ void define_aot(torch::Library& m) {
       "(Tensor[] tensors, int shape, bool raised, bool warned, int[] released, int next)",
       &call_function_of);
   m.def("aot_ran_eagerly(int function) -> int", &call_ran_eagerly);
+  m.def("aot_threw(int function) -> int", &call_threw);
   m.def("aot_lookup_is_costly(int function) -> ()", &lookup_is_costly);
   m.def("aot_time_backward(int function, Tensor[] results) -> ()", &time_backward_of);
   m.def("aot_took(int function, int whole_ns, int own_ns) -> int", &timed_call_took);

@@ -130,6 +130,7 @@ class AotFunction:
         self._function = function
         self._module = _module_of(function)
         self._fixed = _check_argnums(static_argnums)
+        self.draws_only_torchs = False  # no random numbers of Python's or NumPy's
         self.owned_results = 0  # its result is a tuple, and the caller will write to this many tensors at its end
         self._fallback = bool(fallback)
         self._root: tuple[Any, ...] = (function,)
@@ -275,6 +276,7 @@ class AotFunction:
         for number in released:
             kept.pop(number, None)
         if raised:
+            self._are_next(call("aot_threw", self._number))
             raise_kept()
         if thread.error is not None:
             thread.error = None

@@ -87,7 +87,8 @@ def _run_function(
                 return [], EAGER, "", 0, None
         # A reset() on another thread may have dropped the kind since the call began.
         kind = kept[number] if call is None else kept.get(number) or Kind(call.owner, call)
-        before = None if call is None else random_states(call.generators())
+        watches_draws = call is not None and not call.owner.draws_only_torchs
+        before = random_states(call.generators()) if watches_draws else None
         if call is not None:
             for stand_in, given in zip(tensors, call.tensors):
                 call.stand_ins.append((weakref.ref(stand_in), given))
@@ -102,7 +103,7 @@ def _run_function(
             if call is not None:
                 sets = set_attributes_of_modules(kind.owner.objects_of(call.seen.state), tensors, call.tensors)
         kind.owner.own_ns = _clock() - start
-        if call is not None and before != random_states(call.generators()):
+        if watches_draws and before != random_states(call.generators()):
             call.draws = True
         if type(result) is torch.Tensor and not sets:
             return [result], 0, "", 0, None

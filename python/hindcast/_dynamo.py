@@ -321,6 +321,18 @@ def _sees_arguments_alone(gm: fx.GraphModule) -> bool:
     return all(isinstance(operator.attrgetter(target)(gm), fx.GraphModule) for target in seen)
 
 
+def _calls_only_torch(gm: fx.GraphModule) -> bool:
+    """Whether it calls no code that could draw random numbers of Python's or NumPy's."""
+
+    def is_torchs(target: Any) -> bool:
+        if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+            return str(target).startswith("aten.")
+        return (getattr(target, "__module__", None) or "").partition(".")[0] in ("torch", "_operator", "math")
+
+    called = (node.target for module in _graphs_in(gm) for node in module.graph.nodes if node.op == "call_function")
+    return all(map(is_torchs, called))
+
+
 # ---- the backend
 
 
@@ -403,6 +415,7 @@ def dynamo_backend(
     compiled = aot_function(function, **{"dynamic": "inferred" if may_be_inferred else "automatic", **arguments})
     if _sees_arguments_alone(gm):
         compiled.see_arguments_alone()
+        compiled.draws_only_torchs = _calls_only_torch(gm)
     if picked is None:
         return compiled
     return functools.wraps(compiled, updated=())(lambda *args: compiled(*picked(args)))

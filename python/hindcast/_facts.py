@@ -1,7 +1,7 @@
 """The facts of a call of a compiled function besides its tensors: two calls with equal facts may run the same program."""
 
 import weakref
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
@@ -217,12 +217,16 @@ class Argument:
         return f"argument {self._path}"
 
 
+_DICTS = (dict, OrderedDict, defaultdict)  # that pytrees look into
+
+
 def _containers_in(arguments: Any, path: tuple[Any, ...], found: dict[int, Argument]) -> dict[int, Argument]:
     kind = type(arguments)
-    if path and kind in (dict, list):
+    is_dict = kind in _DICTS
+    if path and (is_dict or kind is list):
         found[id(arguments)] = Argument(path)
-    if kind in (dict, list, tuple):
-        for step, each in arguments.items() if kind is dict else enumerate(arguments):
+    if is_dict or kind is list or issubclass(kind, tuple):
+        for step, each in arguments.items() if is_dict else enumerate(arguments):
             _containers_in(each, (*path, step), found)
     return found
 
@@ -327,10 +331,10 @@ def write_back(arguments: Any, after: Any) -> None:
         return old
 
     if isinstance(arguments, dict):
-        for name in [name for name in arguments if name not in after]:
-            del arguments[name]
-        for name, new in after.items():
-            arguments[name] = kept(arguments.get(name), new)
+        now = {name: kept(arguments.get(name), new) for name, new in after.items()}
+        if list(arguments) != list(now):  # other names, or another order of them
+            arguments.clear()
+        arguments.update(now)
     elif isinstance(arguments, list):
         arguments[:] = [kept(*pair) for pair in zip(arguments, after)] + after[len(arguments) :]
     else:

@@ -1,6 +1,5 @@
 """Random generators that programs do not draw from: Python's and NumPy's."""
 
-import pickle
 import random
 import sys
 from collections.abc import Iterable
@@ -21,11 +20,18 @@ def _of_all() -> list[Any]:
     return [ours] if numpys is None else [ours, numpys]
 
 
+def _comparable(state: Any) -> Any:
+    if isinstance(state, dict):
+        return [(name, _comparable(value)) for name, value in state.items()]
+    return state.tobytes() if hasattr(state, "tobytes") else state
+
+
 def _state_of(generator: Any) -> Any:
     if isinstance(generator, random.Random):
         return generator.getstate()
-    bits = generator.bit_generator if hasattr(generator, "bit_generator") else generator._bit_generator
-    return pickle.dumps(bits.state)
+    if hasattr(generator, "bit_generator"):
+        return _comparable(generator.bit_generator.state)
+    return _comparable(generator.get_state(legacy=False))  # with the second normal number of a pair, which it keeps
 
 
 def random_states(generators: Iterable[Any]) -> list[Any]:

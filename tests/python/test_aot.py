@@ -1894,6 +1894,28 @@ def test_a_view_in_place_that_autograd_refuses(change):
         assert x.shape == (1, 3)
 
 
+def writes_twice(x):
+    x.mul_(2)
+    x[0] = 1
+    return x.sum()
+
+
+def writes_without_grad(x):
+    with torch.no_grad():
+        return x.add_(1) * 1
+
+
+@pytest.mark.parametrize("function", [writes_twice, writes_without_grad])
+@pytest.mark.parametrize("has_history", [False, True])
+def test_versions_of_a_written_argument(function, has_history):
+    f = hindcast.aot_function(function, "eager", "eager")
+    for _ in range(4):
+        ours, stock = (torch.ones(3, 2, requires_grad=has_history) * 1 for _ in range(2))
+        f(ours), function(stock)
+        assert ours._version == stock._version
+    assert f.stats()["hits"] == 3
+
+
 def test_a_write_with_grad_mode_turned_on():
     def doubled(x):
         with torch.enable_grad():

@@ -275,6 +275,35 @@ print(left > 0)
 """
 
 
+RAISES = """
+raises = []
+
+def function(x):
+    for error in raises:
+        raise error
+    return x.sin()
+
+f = hindcast.aot_function(function)
+x = torch.randn(3, requires_grad=True)
+raises.append(ValueError("no"))
+raised = 0
+for _ in range(200):
+    try:
+        f(x)
+    except ValueError:
+        raised += 1
+print(raised, f.stats()["calls"], f.stats()["left"] > 100)
+raises.clear()
+right = all(torch.equal(f(x), x.sin()) for _ in range(600))
+print(right, f.stats()["hits"] > 0)
+"""
+
+
+def test_calls_that_raise_in_a_row_are_left(monkeypatch):
+    monkeypatch.setenv("HINDCAST_BACK_OFF", "1")
+    assert python(RAISES).split() == ["200", "200", "True", "True", "True"]
+
+
 def test_a_function_whose_look_up_costs_more_than_its_program_gains(monkeypatch):
     monkeypatch.setenv("HINDCAST_BACK_OFF", "1")
     assert python(TABLES).split() == ["True"]

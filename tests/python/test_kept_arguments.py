@@ -1,5 +1,6 @@
 """Functions that keep their arguments, in attributes (``layer.weight = w``) and in containers: what they hold, and what later calls see of it."""
 
+import collections
 import types
 
 import pytest
@@ -383,3 +384,35 @@ def test_buffers_are_registered():
     for _ in range(3):
         compiled(buffer)
         assert dict(module.named_buffers())["b"] is buffer
+
+
+def reorders(given, x):
+    given.update(b=given.pop("b"), a=given.pop("a"))
+    return given["a"] + x
+
+
+CHANGES_OF_DICTS = {
+    "returns it": lambda given, x: given,
+    "returns it in another": lambda given, x: {"of": given, "x": x * 2},
+    "replaces a value": lambda given, x: given.update(b=x * 3) or [given, given],
+    "adds a name": lambda given, x: given.update(more=x + 1) or given["a"] * x,
+    "removes a name": lambda given, x: (given.pop("b"), given),
+    "reorders it": reorders,
+}
+
+
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict, lambda **items: collections.defaultdict(list, items)])
+@pytest.mark.parametrize("name", CHANGES_OF_DICTS)
+def test_dicts_that_a_function_returns_or_changes(name, kind):
+    def outcome(call, step):
+        given = kind(a=torch.ones(2), b=torch.arange(2.0))
+        result = call(given, torch.full((2,), float(step)))
+        places = [place for place, each in enumerate(torch.utils._pytree.tree_leaves([result], lambda leaf: leaf is given)) if each is given]
+        values = [(key, torch.as_tensor(each).tolist()) for key, each in given.items()]
+        tensors = [each.tolist() for each in torch.utils._pytree.tree_leaves(result)]
+        return type(result), places, values, tensors
+
+    function = CHANGES_OF_DICTS[name]
+    f = hindcast.aot_function(function, "eager", "eager")
+    for step in range(4):
+        assert outcome(f, step) == outcome(function, step)

@@ -81,6 +81,8 @@ class HINDCAST_API AotCore {
   void note_launch();
   /// Notes that the caller ran the function itself, for a reason of its own.
   NextCalls ran_eagerly();
+  /// Notes that call() threw.
+  NextCalls threw();
   /// The caller compares so much to find a call that a program may gain less: from now on calls are timed.
   void lookup_is_costly();
   /// Times the backward of a call in which the caller ran the function: FunctionOutput::is_functions.

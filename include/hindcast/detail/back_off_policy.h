@@ -44,6 +44,8 @@ class BackOffPolicy {
 
   /// Notes a call that was looked up. `kind` identifies its program.
   NextCalls looked(Gain gain, const void* kind);
+  /// Notes a call that threw. After many in a row the next calls run the function, untimed: no program has gained anything.
+  NextCalls threw();
   /// Notes a timed call that did not fail: its time, and that of the function alone; `own_ns` 0: the function did not run.
   NextCalls took(std::uint64_t whole_ns, std::uint64_t own_ns);
   /// The program that is being timed; nullptr if none is.

@@ -42,6 +42,47 @@ TEST(StorageOffset, OneThatIsReadIsSeen) {
   }
 }
 
+// An explicit offset counts from the start of the storage, wherever the argument begins.
+TEST(StorageOffset, AnExplicitOneOfAWrittenView) {
+  const std::vector<Function> functions = {
+      [](const at::Tensor& x) {
+        x.as_strided({2, 2}, {5, 1}, 11).mul_(2);
+        return x.square();
+      },
+      [](const at::Tensor& x) {
+        x.slice(0, 1).as_strided({2, 2}, {5, 1}, x.storage_offset() + 6).mul_(3);
+        return x.square();
+      },
+      [](const at::Tensor& x) {
+        x.fill_diagonal_(2);
+        return x.square();
+      },
+      [](const at::Tensor& x) {
+        x.slice(1, 1).fill_diagonal_(2);
+        return x.square() + x.as_strided({2, 2}, {5, 1}, 11).sum();
+      },
+  };
+  const auto cuts = {+[](const at::Tensor& x) { return x.slice(0, 1, 5); }, +[](const at::Tensor& x) { return x.slice(1, 1, 4); },
+                     +[](const at::Tensor& x) { return x.t().slice(0, 1, 5); }};
+  for (size_t k = 0; k < functions.size(); ++k) {
+    for (const auto& cut : cuts) {
+      const auto f = aot_function([&](const at::Tensor& x) { return functions[k](x); }, exact_programs());
+      for (int call = 0; call < 3; ++call) {
+        const auto of = [&](const Function& g) {
+          const auto leaf = torch::arange(30, torch::kFloat).view({6, 5}).requires_grad_();
+          const auto whole = leaf * 1;
+          const auto y = g(cut(whole));
+          (y.sum() + whole.sin().sum()).backward();
+          return std::vector<at::Tensor>{y.detach(), whole.detach(), leaf.grad()};
+        };
+        const auto given = of(std::ref(f)), expected = of(functions[k]);
+        // Not equal(): the gradient of `whole` is the same sum in another order.
+        for (size_t i = 0; i < given.size(); ++i) EXPECT_TRUE(given[i].allclose(expected[i], 1e-6)) << k << ", call " << call << ", " << i;
+      }
+    }
+  }
+}
+
 TEST(StorageOffset, OneDimensionalPoolsServeOtherSizes) {
   const auto f = aot_function(
       [](const at::Tensor& x) { return at::adaptive_avg_pool1d(at::avg_pool1d(x, 2), 3) + at::max_pool1d(x, 2).sum(); }, exact_programs());

@@ -5,7 +5,11 @@
 #include <hindcast/hindcast.h>
 #include <torch/torch.h>
 
+#include <ATen/record_function.h>
+
 #include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace hindcast::tests {
@@ -68,6 +72,29 @@ TEST_P(WhichGradients, AlternateInEachStep) {
   }
   EXPECT_EQ(compiled.core().programs().size(), 7u) << "one for each set";
   EXPECT_EQ(compiled.stats().traces, 1u);
+}
+
+size_t tanh_backwards = 0;
+
+std::unique_ptr<at::ObserverContext> count_tanh_backward(const at::RecordFunction& call) {
+  if (std::string(call.name()) == "TanhBackward0") ++tanh_backwards;
+  return nullptr;
+}
+
+// The program for gradients of all results and the one for those of this call come from one recording.
+TEST_P(WhichGradients, TheFirstBackwardRunsEachFormulaOnce) {
+  std::optional<Guard> guard;
+  if (GetParam()) guard.emplace(enable());
+  const auto callback =
+      at::addThreadLocalCallback(at::RecordFunctionCallback(count_tanh_backward).scopes({at::RecordScope::BACKWARD_FUNCTION}));
+  for (const auto& result : {0U, 1U, 2U}) {
+    const auto compiled = aot_function(network, options_with(compilers::fused()));
+    const Tensors weights = weights_of(1);
+    tanh_backwards = 0;
+    compiled(weights[0], weights[1], weights[2], weights[3])[result].square().sum().backward();
+    EXPECT_EQ(tanh_backwards, 2U) << result << ": one of hidden, one of the second result";
+  }
+  at::removeCallback(callback);
 }
 
 // Two backwards per step through one graph, the second through what the first did not need.

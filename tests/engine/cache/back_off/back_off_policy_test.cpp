@@ -67,6 +67,21 @@ TEST(BackOffPolicy, WhereTheFunctionTakesNearlyAllOfACallNoneAreLeft) {
   }
 }
 
+TEST(BackOffPolicy, CallsThatThrowInARowAreLeftWithoutBeingTimed) {
+  BackOffPolicy policy;
+  for (int i = 0; i < kPatience - 1; ++i) EXPECT_EQ(policy.threw(), 0);
+  NextCalls last = policy.threw();
+  EXPECT_GT(last, 0);
+  for (int i = 0; i < 100; ++i) {
+    const NextCalls next = policy.threw();
+    EXPECT_GE(next, last);
+    last = next;
+  }
+  EXPECT_EQ(last, kMost);
+  EXPECT_EQ(policy.looked(Gain::Some, nullptr), 0);
+  EXPECT_EQ(policy.threw(), 0);
+}
+
 TEST(BackOffPolicy, AProgramThatIsSlowerThanTheFunctionIsLeft) {
   BackOffPolicy policy;
   const int program = 0;
