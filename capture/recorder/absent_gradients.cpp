@@ -1,9 +1,9 @@
 // A backward that is recorded for all results of a function, though the call has gradients of only some.
 //
 // LibTorch's engine does not run a node whose gradients are all absent, and adds nothing for it. A program for all results contains these
-// nodes, so they are recorded on zeros. Their values must not reach the call's own gradients: zeros can become NaN on the way, and a sum with
-// zeros turns -0 into 0. So a value is marked absent if it depends on absent gradients alone; and a sum of one such value and one that the
-// call has is recorded as a sum, but is computed as the latter. Nothing is known of what any other operator makes of both.
+// nodes, so they are recorded on zeros. Their values must not reach the call's own gradients: zeros can become NaN on the way, and a sum
+// with zeros turns -0 into 0. So a value is marked absent if it depends on absent gradients alone; and a sum of one such value and one that
+// the call has is recorded as a sum, but is computed as the latter. Nothing is known of what any other operator makes of both.
 
 #include "capture/graph/users_op.h"
 #include "capture/recorder/recorder.h"
@@ -15,6 +15,7 @@ namespace hindcast::capture {
 void Recorder::begin_with_absent_gradients() { has_absent_gradients_ = true; }
 
 void Recorder::mark_gradients(const std::vector<at::Tensor>& stand_ins, Gradients gradients) {
+  if (gradients == Gradients::None) return;
   for (const at::Tensor& stand_in : stand_ins) {
     if (const TracingTensor* traced = TracingTensor::get(stand_in)) traced->base->gradients = gradients;
   }
@@ -34,6 +35,7 @@ static const c10::OperatorName kAdd("aten::add", "Tensor");
 // Returns what the results depend on.
 Gradients Recorder::note_gradients(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs,
                                    const std::vector<at::Tensor>& outputs) {
+  if (!has_absent_gradients_) return Gradients::None;
   at::Tensor given, absent;
   for (const c10::IValue& input : inputs) {
     each_tensor(input, [&](const at::Tensor& tensor) {

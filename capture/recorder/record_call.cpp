@@ -175,7 +175,6 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (record_by_numbers(op, inputs, stack)) return;
   check_settings();
   check_traits(op, traits, inputs);
-  check_storage_offset(traits, inputs);
   check_autograd(op);
   std::vector<Arg> args;
   for (const c10::IValue& input : inputs) args.push_back(make_arg(input));
@@ -214,9 +213,9 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     return push_results(results, {}, *stack);
   }
   name_dtype(op, inputs, outputs, args);
-  const Gradients gradients = has_absent_gradients_ ? note_gradients(op, traits, inputs, outputs) : Gradients::None;
+  const Gradients gradients = note_gradients(op, traits, inputs, outputs);
   const auto wrapped = written.target ? record_write(op, std::move(args), written, inputs, outputs) : record_op(op, args, inputs, outputs);
-  if (gradients != Gradients::None) mark_gradients(wrapped, gradients);
+  mark_gradients(wrapped, gradients);
   push_results(results, wrapped, *stack);
 }
 
@@ -337,6 +336,7 @@ void Recorder::check_storage_offset(const OpTraits& traits, const std::vector<c1
 }
 
 void Recorder::check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs) {
+  check_storage_offset(traits, inputs);
   if (op.operator_name() == kMkldnnRnn)
     refuse(op, "gives its backward what it needs only where grad mode is on, and programs run with it off");
   // Whether the formula seeds the generator before it draws cannot be detected.

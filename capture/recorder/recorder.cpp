@@ -83,7 +83,7 @@ at::Tensor Recorder::stand_in(at::Tensor real, ValueId id) {
   const bool has_symbolic_strides = has_symbols && real.layout() == at::kStrided && !real.is_non_overlapping_and_dense();
   const at::Tensor tensor(TracingTensor::make(std::move(real), id, std::move(base), std::move(sizes)));
   if (has_symbolic_strides) TracingTensor::get(tensor)->watch_strides();
-  if (has_symbols) TracingTensor::get(tensor)->take_symbols_as_sizes();
+  if (has_symbols || lifts_) TracingTensor::get(tensor)->be_no_zero_tensor();
   if (user_formula_ || lifts_) TracingTensor::get(tensor)->watch_geometry();
   if (lifts_) made_.emplace_back(tensor.getIntrusivePtr());
   return tensor;

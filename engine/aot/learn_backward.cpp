@@ -95,17 +95,7 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
     const at::AutoGradMode no_grad(false);
     return with_error(live_->backward_as_itself(tangents, /*create_graph=*/false), kLosesHistory);
   }
-  if (!is_usual) {
-    {
-      const at::AutoGradMode no_grad(false);
-      learn({}, /*for_this_call=*/true, create_graph);
-    }
-    const auto pair = specialisation_->programs().next();
-    const char* const why_not = create_graph && pair ? why_not_differentiated(*whole_of(pair)) : nullptr;
-    if (why_not != nullptr) leave_to_the_function(why_not);
-    if (why_not != nullptr || !are_as_given(pair) || !take_over()) return live_->backward_as_itself(tangents, create_graph);
-    return create_graph ? differentiable_backward(tangents) : backward_by_ops(tangents);
-  }
+  if (!is_usual) return unusual_backward(tangents, create_graph);
   variable_list given = tangents;
   if (is_users) std::transform(given.begin(), given.end(), given.begin(), as_contiguous);
   const variable_list whole = is_users || all_flow ? variable_list() : with_zeros(tangents);
@@ -119,14 +109,23 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   }
   join_shared(gradients, given, live_->real_inputs(), live_->lifted());
   const bool comes_again = keeps_for_others_ || torch::autograd::get_current_graph_task_keep_graph();
-  if (is_for_all) {
-    learn_for_all(whole, given, comes_again);
-  } else {
-    learn(given, comes_again, /*with_graph=*/false);
-  }
+  is_for_all ? learn_for_all(whole, given, comes_again) : learn(given, comes_again, /*with_graph=*/false);
   if (comes_again && are_as_given(specialisation_->programs().next()))
     take_over();  // now, while the saved tensors are unmodified: LibTorch's engine has just checked
   return gradients;
+}
+
+// With gradients that are batched, sparse or differentiated: the programs are made without them.
+variable_list AotNode::unusual_backward(const variable_list& tangents, bool create_graph) {
+  {
+    const at::AutoGradMode no_grad(false);
+    learn({}, /*for_this_call=*/true, create_graph);
+  }
+  const auto pair = specialisation_->programs().next();
+  const char* const why_not = create_graph && pair ? why_not_differentiated(*whole_of(pair)) : nullptr;
+  if (why_not != nullptr) leave_to_the_function(why_not);
+  if (why_not != nullptr || !are_as_given(pair) || !take_over()) return live_->backward_as_itself(tangents, create_graph);
+  return create_graph ? differentiable_backward(tangents) : backward_by_ops(tangents);
 }
 
 // The gradients as the program for all results takes them, with zeros for those that are undefined. Empty: others come in another layout
