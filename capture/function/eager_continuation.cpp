@@ -163,7 +163,8 @@ at::Tensor FunctionTrace::of_arguments(const at::Tensor& output, const std::vect
     const at::Tensor& stand_in = primals_[i].stand_in;
     if (!stand_in.defined()) continue;
     if (output.is_same(stand_in)) return inputs[i];
-    if (is_at_another_place[i]) continue;
+    const bool was_detached = !primals_[i].is_leaf && stand_in.is_leaf();  // a view from before has a history
+    if (is_at_another_place[i] || (was_detached && output.requires_grad())) continue;
     if (at::Tensor view = taken_again(output, stand_in, inputs[i]); view.defined()) return view;
   }
   return output;

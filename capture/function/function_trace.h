@@ -177,6 +177,7 @@ class FunctionTrace final : private Policy {
   Answer depends_on_data(const c10::OperatorHandle&) override;
   Answer returns_no_tensor(const c10::OperatorHandle&) override;
   void check_write(const at::Tensor& target) const override;
+  void check_detach(const at::Tensor& target) const override;
   Answer writes_to_given(const c10::OperatorHandle&, const TracingTensor&) override;
   at::Tensor lift(const at::Tensor&) override;
   bool is_given(const at::Tensor&) const override;

@@ -93,6 +93,12 @@ void FunctionTrace::check_write(const at::Tensor& target) const {
   if (written && *written < input_count()) check_that_it_may_be_written((*inputs_)[*written]);
 }
 
+void FunctionTrace::check_detach(const at::Tensor& target) const {
+  for (size_t i = 0; inputs_ != nullptr && i < inputs_->size(); ++i) {
+    if (primals_[i].stand_in.is_same(target) && (*inputs_)[i].is_view()) at::Tensor((*inputs_)[i]).detach_();  // throws: it is a view
+  }
+}
+
 Answer FunctionTrace::writes_to_given(const c10::OperatorHandle&, const TracingTensor& target) {
   const auto written = primal_of(target.base.get());
   if (!written) return Answer::Record;  // a tensor that the forward made

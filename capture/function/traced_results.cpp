@@ -43,6 +43,14 @@ at::Tensor detached_from(const std::vector<at::Tensor>& tensors, const at::Tenso
   return view;
 }
 
+// Autograd raises an error where the history of such a view is asked for.
+bool has_lost_history(const at::Tensor& view) {
+  using torch::autograd::CreationMeta;
+  auto* const meta = torch::autograd::impl::get_view_autograd_meta(view);
+  return meta != nullptr && meta->has_bw_view() && meta->get_creation_meta() != CreationMeta::DEFAULT &&
+         meta->get_attr_version() != version_of(view) && (meta->grad_fn_ != nullptr || meta->get_backward_view().base_.requires_grad());
+}
+
 }  // namespace
 
 void FunctionTrace::read_results(const std::vector<at::Tensor>& outputs) {
@@ -99,6 +107,8 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
     returned_.emplace_back();
     own.emplace_back();
     if (!output.defined()) continue;
+    if (has_lost_history(output)) throw NotTraced("it returns a piece of a tensor that it has written to since, whose history is an error");
+    if (output.is_inference() && !c10::InferenceMode::is_enabled()) throw NotTraced("it returns a tensor that it made in inference mode");
     const TracingTensor* traced = TracingTensor::get(recorder_.lifted(output));
     if (!traced) throw NotTraced("it returns a number as a tensor");
     for (const ViewStep& view : traced->views) {

@@ -88,7 +88,9 @@ class Interpreter {
   // A tensor without vmap's dimension cannot take what has it.
   at::Tensor copy_for_write(const at::Tensor& base, const Instr& instr) const {
     constexpr c10::DispatchKeySet kBatched({c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched});
-    at::Tensor copy = base.clone();
+    const bool keeps_strides = base.is_non_overlapping_and_dense() || base.key_set().has_any(kBatched);
+    at::Tensor copy = keeps_strides ? base.clone()  // of others, clone() has other strides, and views in the graph may name strides
+                                    : at::empty_strided_symint(base.sym_sizes(), base.sym_strides(), base.options()).copy_(base);
     for (const Arg& arg : instr.args) {
       for (const ValueId id : arg.values) {
         if (!id.defined() || !values.at(id.index).key_set().has_any(kBatched)) continue;

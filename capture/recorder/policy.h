@@ -36,6 +36,8 @@ class Policy {
   virtual Answer returns_no_tensor(const c10::OperatorHandle& op) = 0;
   /// The op is about to write to the tensor, or to change its geometry. Throws LibTorch's error if that is not allowed.
   virtual void check_write(const at::Tensor& /*target*/) const {}
+  /// The tensor is about to be detached in place. Throws LibTorch's error if that is not allowed.
+  virtual void check_detach(const at::Tensor& /*target*/) const {}
   /// `target` stands for a tensor that the formula did not make itself.
   virtual Answer writes_to_given(const c10::OperatorHandle& op, const TracingTensor& target) = 0;
   /// Returns a stand-in for a tensor that was not passed to the formula; undefined: refuse. Not asked for numbers, which become constants,

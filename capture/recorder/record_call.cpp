@@ -141,13 +141,6 @@ bool is_outranked_by_integers(const c10::IValue& input) {
   return is_small && tensor.dim() == 0 && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }
 
-void put_in_numbers(std::vector<c10::IValue>& inputs) {
-  const bool may_be_symbols = std::none_of(inputs.begin(), inputs.end(), is_outranked_by_integers);
-  for (c10::IValue& input : inputs) {
-    if (input.isTensor()) input = TracingTensor::with_its_number(input.toTensor(), may_be_symbols);
-  }
-}
-
 void check_writes(const Policy& policy, const c10::OperatorHandle& op, const OpTraits& traits, const torch::jit::Stack& stack) {
   for (const uint32_t i : traits.written) {
     const c10::IValue& target = *(stack.end() - static_cast<ptrdiff_t>(op.schema().arguments().size() - i));
@@ -156,6 +149,28 @@ void check_writes(const Policy& policy, const c10::OperatorHandle& op, const OpT
 }
 
 }  // namespace
+
+void Recorder::put_in_numbers(std::vector<c10::IValue>& inputs) {
+  const bool may_be_symbols = std::none_of(inputs.begin(), inputs.end(), is_outranked_by_integers);
+  for (c10::IValue& input : inputs) {
+    if (!input.isTensor()) continue;
+    at::Tensor number = TracingTensor::with_its_number(input.toTensor(), may_be_symbols);
+    if (number.is_same(input.toTensor())) continue;
+    placeholders_.push_back({input.toTensor(), number});
+    input = std::move(number);
+  }
+}
+
+// Autograd may have saved the placeholder itself. Its formula computes with what it holds once nothing is recorded.
+void Recorder::fill_placeholders() {
+  for (const auto& [placeholder, number] : std::exchange(placeholders_, {})) {
+    const at::Tensor real = real_of(number);
+    unrecorded([&] {
+      const at::AutoDispatchBelowADInplaceOrView below;
+      at::Tensor(placeholder).fill_(real.item());
+    });
+  }
+}
 
 void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (is_released_) return call_itself(op, stack);
@@ -287,7 +302,10 @@ void Recorder::record_view_in_place(const c10::OperatorHandle& op, const c10::Op
   const auto first = stack->end() - static_cast<ptrdiff_t>(op.schema().arguments().size());
   const std::vector<c10::IValue> given(first, stack->end());
   const at::Tensor self = given.front().toTensor();
-  if (is_given(self)) refuse(op, describe(OpTrait::ChangesGeometry));
+  const auto* const meta = torch::autograd::impl::get_view_autograd_meta(self);
+  // Of a view, autograd would replay how it was made, without this change.
+  const bool is_replayed = meta != nullptr && meta->has_bw_view() && meta->get_backward_view().has_view_fn();
+  if (is_given(self) || is_replayed) refuse(op, describe(OpTrait::ChangesGeometry));
   record(view_op, stack);
   if (is_released_) {
     stack->pop_back();

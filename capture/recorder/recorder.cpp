@@ -121,6 +121,7 @@ void Recorder::is_asked_for_memory() {
 
 void Recorder::release() {
   if (std::exchange(is_released_, true)) return;
+  fill_placeholders();
   lifted_.clear();
   lifted_of_.clear();
   for (const at::Tensor& stand_in : held()) {

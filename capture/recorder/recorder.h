@@ -122,6 +122,8 @@ class Recorder {
   bool has_plain_sizes() const { return graph_.symbols->int_symbols() == 0; }
   /// See Policy::begins_backward().
   bool begins_backward(StartedBackward& backward) { return policy_.begins_backward(backward); }
+  /// See Policy::check_detach().
+  void check_detach(const at::Tensor& tensor) const { policy_.check_detach(tensor); }
   /// See Policy::is_given().
   bool is_given(const at::Tensor& tensor) const { return policy_.is_given(tensor); }
   /// Why the formula was not recorded; nullopt: it was.
@@ -175,6 +177,8 @@ class Recorder {
   void refuse(const c10::OperatorHandle& op, const char* reason);
 
   // The steps of record().
+  void put_in_numbers(std::vector<c10::IValue>& inputs);
+  void fill_placeholders();
   bool record_by_numbers(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, torch::jit::Stack* stack);
   std::vector<at::Tensor> numbers_of(const at::Tensor& mask);
   void forget_dropped_masks();
@@ -238,6 +242,7 @@ class Recorder {
     std::vector<ValueId> values;
     size_t end = 0;  // number of instrs up to those that made them
   };
+  std::vector<std::pair<at::Tensor, at::Tensor>> placeholders_;   // PyTorch's, of symbolic numbers, and the numbers
   std::unordered_map<uint32_t, NumbersOfMask> numbers_of_masks_;  // by value of the mask
   std::vector<std::pair<ValueId, ValueId>> known_values_;
   std::vector<Derived> derived_;  // since begin(), where a backward may be recorded again

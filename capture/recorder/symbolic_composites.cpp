@@ -1,7 +1,8 @@
 #include "capture/recorder/symbolic_composites.h"
 
-#include "capture/recorder/tracing_tensor.h"
+#include "capture/recorder/recorder.h"
 
+#include <ATen/ops/detach_ops.h>
 #include <torch/library.h>
 
 namespace hindcast::capture {
@@ -17,11 +18,19 @@ bool is_symbolic(const at::Tensor& tensor) {
   return traced != nullptr && traced->symbolic;
 }
 
+// Autograd's kernel calls nothing below it.
+static at::Tensor& detach_in_place(c10::DispatchKeySet keys, at::Tensor& self) {
+  const Recorder* const recorder = Recorder::current();
+  if (recorder != nullptr && TracingTensor::get(self) != nullptr) recorder->check_detach(self);
+  return at::_ops::detach_::redispatch(below_symbolic_composites(keys), self);
+}
+
 bool register_symbolic_composites() {
   if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kSymbolicCompositesKey)) return false;
   auto* const others = new torch::Library(torch::Library::IMPL, "_", kSymbolicCompositesKey, __FILE__, __LINE__);
   others->fallback(torch::CppFunction::makeFallthrough());
   auto* const aten = new torch::Library(torch::Library::IMPL, "aten", kSymbolicCompositesKey, __FILE__, __LINE__);
+  aten->impl("detach_", TORCH_FN(detach_in_place));
   implement_symbolic_convolution(*aten);
   implement_symbolic_matmul(*aten);
   implement_symbolic_pooling(*aten);

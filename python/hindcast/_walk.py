@@ -121,6 +121,7 @@ class Walk:
         for root in roots:
             self._entry(root)
         self._go_on()
+        self._partly.clear()  # these refer to the walk, which refers to the objects: they would live until a garbage collection
         self.words[0] = len(self.words)
 
     def _go_on(self) -> None:

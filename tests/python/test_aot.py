@@ -1894,6 +1894,143 @@ def test_a_view_in_place_that_autograd_refuses(change):
         assert x.shape == (1, 3)
 
 
+def reshapes(x):
+    view = x.reshape(x.shape)
+    view.mul_(2)
+    return view
+
+
+def strides(x):
+    view = x.as_strided((2, 2), x.stride())
+    view.mul_(2)
+    return view
+
+
+def reshapes_and_selects(x):
+    view = x.reshape(2, -1, x.shape[1])[0]
+    view[0].zero_()
+    return view * x.sum()
+
+
+@pytest.mark.parametrize("function", [reshapes, strides, reshapes_and_selects])
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("cut", [lambda x: x[:4, :4], lambda x: x[1:5, 1:5], lambda x: x[::2, ::2][:2], lambda x: x[:4].t()])
+def test_a_write_through_strides_of_an_argument_with_gaps(function, create_graph, cut):
+    """A copy of the argument has its strides, or the view would be one of other memory."""
+
+    def outcome(call):
+        x = torch.arange(64.0).view(8, 8).requires_grad_()
+        result = call(cut(x * 1))
+        (gradient,) = torch.autograd.grad(result.square().sum(), x, create_graph=create_graph)
+        second = torch.autograd.grad(gradient.square().sum(), x, allow_unused=True) if create_graph else ()
+        return result.detach(), gradient.detach(), *second
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    for _ in range(4):
+        torch.testing.assert_close(outcome(f), outcome(function))
+
+
+def transposes_a_view(x):
+    view = x.view(2, 3)
+    view.t_()
+    view.cumsum_(0)
+    return view
+
+
+def unsqueezes_a_row(x):
+    row = x.view(2, 3)[0]
+    row.unsqueeze_(0)
+    row.tanh_()
+    return x * 1
+
+
+@pytest.mark.parametrize("function", [transposes_a_view, unsqueezes_a_row])
+@pytest.mark.parametrize("of_argument", [False, True])
+def test_a_write_through_a_view_that_was_changed_in_place(function, of_argument):
+    """Autograd replays how a view was made, without what was done to it since."""
+
+    def whole(x):
+        return function(x if of_argument else x * 1)
+
+    f = hindcast.aot_function(whole, "eager", "eager")
+    for _ in range(4):
+        gradients = []
+        for call in (f, whole):
+            x = torch.arange(6.0).requires_grad_()
+            result = call(x * 1)
+            result.sin().sum().backward()
+            gradients.append((result.detach(), x.grad))
+        torch.testing.assert_close(*gradients)
+
+
+def detaches_and_fills(x):
+    x.detach_()
+    x.fill_(3)
+    return x * 2
+
+
+def detaches_a_result_of_relu(x):
+    y = x.relu()
+    x.detach_()
+    return y
+
+
+@pytest.mark.parametrize("function", [detaches_and_fills, detaches_a_result_of_relu])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_view_cannot_be_detached_in_place(function, requires_grad):
+    f = hindcast.aot_function(function, "eager", "eager")
+    for _ in range(3):
+        x = (torch.ones(3, requires_grad=requires_grad) * 1)[1:]
+        with pytest.raises(RuntimeError, match="Can't detach views in-place"):
+            f(x)
+        assert x.tolist() == [1, 1]
+
+
+def test_a_view_from_before_a_detach_keeps_its_history():
+    def function(x):
+        view = x[1:]
+        x.detach_()
+        return view, view * 2
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    for _ in range(3):
+        gradients = []
+        for call in (f, function):
+            leaf = torch.ones(3, requires_grad=True)
+            x = leaf * 1
+            view, double = call(x)
+            assert view.requires_grad and not x.requires_grad
+            (view.sin().sum() + double.sum()).backward()
+            gradients.append(leaf.grad)
+        torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("pieces", [lambda x: x.chunk(2), lambda x: x.split(2), lambda x: x.unbind()])
+def test_a_piece_of_a_tensor_that_is_written_afterwards(pieces):
+    """Its history is an error, which comes where it is used."""
+
+    def function(x):
+        piece = pieces(x)[0]
+        x.mul_(2)
+        return piece
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    for _ in range(3):
+        piece = f(torch.ones(4, 2, requires_grad=True) * 1)
+        with pytest.raises(RuntimeError, match="is a view and its base"):
+            piece.sum().backward()
+
+
+def test_a_result_that_is_made_in_inference_mode():
+    def function(x):
+        with torch.inference_mode():
+            return x.sin()
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    for _ in range(3):
+        assert f(torch.ones(3)).is_inference()
+
+
 def writes_twice(x):
     x.mul_(2)
     x[0] = 1

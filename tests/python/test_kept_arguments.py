@@ -1,7 +1,9 @@
 """Functions that keep their arguments, in attributes (``layer.weight = w``) and in containers: what they hold, and what later calls see of it."""
 
 import collections
+import gc
 import types
+import weakref
 
 import pytest
 import torch
@@ -416,3 +418,22 @@ def test_dicts_that_a_function_returns_or_changes(name, kind):
     f = hindcast.aot_function(function, "eager", "eager")
     for step in range(4):
         assert outcome(f, step) == outcome(function, step)
+
+
+def test_an_argument_lives_no_longer_than_without_hindcast():
+    class Scale:
+        by = 2.0
+
+    f = hindcast.aot_function(lambda x, scale: x * scale.by)
+    gc.collect()
+    gc.disable()
+    try:
+        alive = []
+        for _ in range(5):
+            scale = Scale()
+            alive.append(weakref.ref(scale))
+            f(torch.ones(3), scale)
+            del scale
+        assert [each() for each in alive] == [None] * 5
+    finally:
+        gc.enable()

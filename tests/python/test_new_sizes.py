@@ -452,3 +452,33 @@ def test_pytorchs_errors_name_numbers():
     for rows in (6, 8):
         with pytest.raises(RuntimeError, match=rf"shape '\[{rows}, 7\]' is invalid for input of size {5 * rows}"):
             f(randn(rows, 5))
+
+
+WITH_NUMBERS = {
+    "times": lambda x, n: x * n,
+    "over": lambda x, n: (x * x).sum() / n,
+    "from": lambda x, n: (n - x).square(),
+    "over x": lambda x, n: n / (x + 10),
+    "in place": lambda x, n: (x * x).mul_(n),
+    "twice": lambda x, n: x * x * n * n,
+}
+
+
+@pytest.mark.parametrize("name", WITH_NUMBERS)
+@pytest.mark.parametrize("end", [lambda y: y.tolist(), lambda y: y.register_hook(lambda gradient: gradient), lambda y: y.retain_grad()])
+def test_a_call_that_ends_a_trace_keeps_the_sizes_that_it_computed_with(name, end):
+    """PyTorch passes 7777777 for a symbolic number, and autograd saves it."""
+
+    def function(x):
+        y = WITH_NUMBERS[name](x, x.shape[0])
+        end(y)
+        return y
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    for n in (3, 3, 5, 6, 7, 5):
+        gradients = []
+        for call in (f, function):
+            x = torch.linspace(0.1, 1, n).requires_grad_()
+            call(x).sum().backward()
+            gradients.append(x.grad)
+        torch.testing.assert_close(*gradients)
