@@ -346,15 +346,23 @@ void Recorder::check_settings() {
 
 static const c10::OperatorName kMkldnnRnn("aten::mkldnn_rnn_layer", "");
 
-// The storage of what an op has made begins with it, in a program too. Any other tensor may begin elsewhere in the next call.
-void Recorder::check_storage_offset(const OpTraits& traits, const std::vector<c10::IValue>& inputs) {
-  if (!lifts_ || !traits.storage_offset || inputs[*traits.storage_offset].isNone()) return;
+// as_strided() and its kind. The storage of what an op has made is all its own, and begins with it, in a program too. Any other tensor may
+// begin elsewhere in the next call, and a program that writes to it has a copy of its elements alone.
+void Recorder::check_storage(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs) {
+  if (!lifts_ || !traits.storage_offset) return;
   const TracingTensor* of = TracingTensor::get(inputs[0].toTensor());
-  if (of != nullptr && !of->base->fresh) refuse(kAsksForAnOffset);
+  if (of == nullptr || of->base->fresh) return;
+  if (!inputs[*traits.storage_offset].isNone()) return refuse(kAsksForAnOffset);
+  if (inputs[1].isTensor()) return;  // a scatter, which takes what it replaces
+  const auto sizes = real_argument(inputs[1], *graph_.symbols).toIntVector(),
+             strides = real_argument(inputs[2], *graph_.symbols).toIntVector();
+  int64_t reach = 1;
+  for (size_t dim = 0; dim < sizes.size() && dim < strides.size(); ++dim) reach += (sizes[dim] - 1) * strides[dim];
+  if (!of->real.is_non_overlapping_and_dense() || reach > of->real.numel()) refuse(op, "may take memory that its argument does not have");
 }
 
 void Recorder::check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs) {
-  check_storage_offset(traits, inputs);
+  check_storage(op, traits, inputs);
   if (op.operator_name() == kMkldnnRnn)
     refuse(op, "gives its backward what it needs only where grad mode is on, and programs run with it off");
   // Whether the formula seeds the generator before it draws cannot be detected.

@@ -190,7 +190,7 @@ class Recorder {
   const at::Tensor& given_back(const at::Tensor& stand_in) const;
   void check_settings();
   void check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
-  void check_storage_offset(const OpTraits& traits, const std::vector<c10::IValue>& inputs);
+  void check_storage(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
   void note_lost_history(const std::vector<c10::IValue>& inputs);
   void note_results(const std::vector<at::Tensor>& results);
   void tell_answer(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, const c10::IValue& answer);
