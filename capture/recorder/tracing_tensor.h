@@ -50,8 +50,8 @@ class TracingTensor final : public c10::TensorImpl {
     watched_ = true;
     set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
   }
-  /// From now on it is an ordinary tensor of zeros. The kernels for zero tensors are above the recorder: they take sizes as numbers only, and
-  /// compute results' sizes on meta tensors, which a program would repeat.
+  /// From now on it is an ordinary tensor of zeros. The kernels for zero tensors are above the recorder: they take sizes as numbers only,
+  /// and compute results' sizes on meta tensors, which a program would repeat.
   void be_no_zero_tensor() { key_set_ = key_set_.remove(c10::DispatchKey::ZeroTensor); }
   /// From now on this class answers queries of the strides, which depend on sizes that this tensor may not have.
   void watch_strides() {
