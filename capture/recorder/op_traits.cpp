@@ -44,8 +44,8 @@ OpTraits read_traits(const c10::OperatorHandle& op) {
   for (uint32_t i = 0; i < arguments.size(); ++i) {
     const auto* alias = arguments[i].alias_info();
     if (alias && alias->isWrite()) traits.written.push_back(i);
-    if (arguments[i].name() == "storage_offset") traits.storage_offset = i;
   }
+  traits.takes_storage = op.operator_name().name == "aten::as_strided";
   if (op.hasTag(at::Tag::inplace_view)) {
     std::string name = op.operator_name().name;
     name.pop_back();                                      // the underscore

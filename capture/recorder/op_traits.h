@@ -22,8 +22,8 @@ struct OpTraits {
   bool composite = false;                   // decomposes into other ops
   std::optional<c10::OperatorHandle> view;  // for an op that makes its argument a view in place: the op that returns the view
   std::vector<OpTrait> unusual;
-  std::vector<uint32_t> written;           // arguments that it writes
-  std::optional<uint32_t> storage_offset;  // the argument that counts from the start of the first argument's storage
+  std::vector<uint32_t> written;  // arguments that it writes
+  bool takes_storage = false;     // as_strided: a view of the argument's storage rather than of the argument
 
   bool draws_random_numbers() const;
 };

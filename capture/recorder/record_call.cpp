@@ -12,7 +12,6 @@
 #include "capture/recorder/hidden_writes.h"
 #include "capture/recorder/operator_settings.h"
 #include "capture/recorder/real_arguments.h"
-#include "capture/recorder/storage_offset.h"
 #include "capture/recorder/result_sizes.h"
 #include "capture/recorder/where_in_code.h"
 #include "capture/recorder/symbolic_strides.h"
@@ -156,7 +155,7 @@ void Recorder::put_in_numbers(std::vector<c10::IValue>& inputs) {
     if (!input.isTensor()) continue;
     at::Tensor number = TracingTensor::with_its_number(input.toTensor(), may_be_symbols);
     if (number.is_same(input.toTensor())) continue;
-    placeholders_.push_back({input.toTensor(), number});
+    placeholders_.push_back({input.toTensor(), real_of(number)});
     input = std::move(number);
   }
 }
@@ -164,10 +163,9 @@ void Recorder::put_in_numbers(std::vector<c10::IValue>& inputs) {
 // Autograd may have saved the placeholder itself. Its formula computes with what it holds once nothing is recorded.
 void Recorder::fill_placeholders() {
   for (const auto& [placeholder, number] : std::exchange(placeholders_, {})) {
-    const at::Tensor real = real_of(number);
-    unrecorded([&] {
+    unrecorded([&, of = at::Tensor(placeholder), to = number.item()]() mutable {
       const at::AutoDispatchBelowADInplaceOrView below;
-      at::Tensor(placeholder).fill_(real.item());
+      of.fill_(to);
     });
   }
 }
@@ -188,7 +186,6 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   lift_all(inputs);
   if (const auto hidden = hidden_write(op, inputs)) return record_hidden_write(*hidden, given, *stack);
   if (record_by_numbers(op, inputs, stack)) return;
-  check_settings();
   check_traits(op, traits, inputs);
   check_autograd(op);
   std::vector<Arg> args;
@@ -346,22 +343,29 @@ void Recorder::check_settings() {
 
 static const c10::OperatorName kMkldnnRnn("aten::mkldnn_rnn_layer", "");
 
-// as_strided() and its kind. The storage of what an op has made is all its own, and begins with it, in a program too. Any other tensor may
-// begin elsewhere in the next call, and a program that writes to it has a copy of its elements alone.
+// as_strided() counts from the start of the storage and may reach memory that the argument does not have. A program applies it to the
+// argument itself, which is right as long as nobody writes: a program writes to a copy of the argument's elements.
 void Recorder::check_storage(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs) {
-  if (!lifts_ || !traits.storage_offset) return;
-  const TracingTensor* of = TracingTensor::get(inputs[0].toTensor());
+  constexpr const char* kWhy = "may take memory that its argument does not have, in a function that writes to that";
+  if (!lifts_) return;
+  for (const uint32_t arg : traits.written) {
+    const TracingTensor* target = inputs[arg].isTensor() ? TracingTensor::get(inputs[arg].toTensor()) : nullptr;
+    if (target != nullptr && target->base->has_views_of_storage) refuse(op, kWhy);
+  }
+  const TracingTensor* of = traits.takes_storage ? TracingTensor::get(inputs[0].toTensor()) : nullptr;
   if (of == nullptr || of->base->fresh) return;
-  if (!inputs[*traits.storage_offset].isNone()) return refuse(kAsksForAnOffset);
-  if (inputs[1].isTensor()) return;  // a scatter, which takes what it replaces
-  const auto sizes = real_argument(inputs[1], *graph_.symbols).toIntVector(),
-             strides = real_argument(inputs[2], *graph_.symbols).toIntVector();
+  const auto sizes = real_argument(inputs[1], *graph_.symbols).toIntVector();
+  const auto strides = real_argument(inputs[2], *graph_.symbols).toIntVector();
   int64_t reach = 1;
   for (size_t dim = 0; dim < sizes.size() && dim < strides.size(); ++dim) reach += (sizes[dim] - 1) * strides[dim];
-  if (!of->real.is_non_overlapping_and_dense() || reach > of->real.numel()) refuse(op, "may take memory that its argument does not have");
+  const bool is_within = inputs[3].isNone() && of->real.is_non_overlapping_and_dense() && reach <= of->real.numel();
+  if (is_within) return;
+  if (of->base->version != 0) refuse(op, kWhy);
+  of->base->has_views_of_storage = true;
 }
 
 void Recorder::check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs) {
+  check_settings();
   check_storage(op, traits, inputs);
   if (op.operator_name() == kMkldnnRnn)
     refuse(op, "gives its backward what it needs only where grad mode is on, and programs run with it off");
