@@ -9,6 +9,8 @@
 #include "capture/recorder/comparisons.h"
 #include "capture/recorder/data_sizes.h"
 
+#include <ATen/MemoryOverlap.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -112,7 +114,8 @@ Answer FunctionTrace::writes_to_given(const c10::OperatorHandle&, const TracingT
   Primal& primal = primals_[*written];
   const bool is_lifted = *written >= input_count();
   if (is_lifted && primal.outside.is_valid() && !primal.is_leaf && at::GradMode::is_enabled()) return Answer::Refuse;
-  if (!is_alone_in_memory(primal)) return Answer::Refuse;
+  // The program would write to a copy, which has room for each element.
+  if (!is_alone_in_memory(primal) || at::has_internal_overlap(primal.real) == at::MemOverlap::Yes) return Answer::Refuse;
   if (!primal.before.defined()) {
     Recorder::unrecorded([&] { primal.before = primal.real.clone(); });
   }

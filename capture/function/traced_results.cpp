@@ -155,8 +155,9 @@ void FunctionTrace::read_writes() {
     Primal& primal = primals_[i];
     const TracingTensor* traced = TracingTensor::get(primal.stand_in);
     if (traced && !traced->views.empty()) throw NotTraced("it changes the geometry of an input in place");
-    if (traced && i < input_count() && primal.stand_in.is_leaf() && primal.stand_in.requires_grad() != primal.required_grad)
-      throw NotTraced("it sets requires_grad of an argument");
+    const bool is_input = traced && i < input_count();
+    if (is_input && primal.stand_in.is_leaf() && (primal.stand_in.requires_grad() != primal.required_grad || !primal.is_leaf))
+      throw NotTraced("it detaches an argument in place, or sets its requires_grad");
     if (!traced || traced->base->value == primal.value) continue;
     const bool is_lifted = i >= input_count();
     const at::Tensor& seen = is_lifted ? lifted_[i - input_count()] : primal.stand_in;

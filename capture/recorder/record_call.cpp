@@ -294,15 +294,33 @@ bool Recorder::have_same_sizes(const at::Tensor& a, const at::Tensor& b) const {
   return std::equal(one.begin(), one.end(), other.begin(), other.end(), [](const c10::SymInt& x, const c10::SymInt& y) { return x == y; });
 }
 
+namespace {
+
+// The tensor that autograd replays the view of; undefined for other tensors.
+at::Tensor view_of(const at::Tensor& tensor) {
+  const auto* const meta = torch::autograd::impl::get_view_autograd_meta(tensor);
+  return meta != nullptr && meta->has_bw_view() && meta->get_backward_view().has_view_fn() ? meta->get_backward_view().base_ : at::Tensor();
+}
+
+}  // namespace
+
+bool Recorder::has_views(const at::Tensor& tensor) const {
+  const std::vector<at::Tensor> all = held();
+  return std::any_of(all.begin(), all.end(), [&](const at::Tensor& other) { return view_of(other).is_same(tensor); });
+}
+
+void Recorder::begins_detach(const at::Tensor& tensor) {
+  policy_.check_detach(tensor);
+  if (!is_released_ && has_views(tensor)) refuse_now("detaches a tensor of which it has made a view");
+}
+
 // Records the op that returns the view; the argument stands for the view from now on.
 void Recorder::record_view_in_place(const c10::OperatorHandle& op, const c10::OperatorHandle& view_op, torch::jit::Stack* stack) {
   const auto first = stack->end() - static_cast<ptrdiff_t>(op.schema().arguments().size());
   const std::vector<c10::IValue> given(first, stack->end());
   const at::Tensor self = given.front().toTensor();
-  const auto* const meta = torch::autograd::impl::get_view_autograd_meta(self);
-  // Of a view, autograd would replay how it was made, without this change.
-  const bool is_replayed = meta != nullptr && meta->has_bw_view() && meta->get_backward_view().has_view_fn();
-  if (is_given(self) || is_replayed) refuse(op, describe(OpTrait::ChangesGeometry));
+  // Autograd would replay how this view was made, without this change; and views of it, on the changed tensor.
+  if (is_given(self) || view_of(self).defined() || has_views(self)) refuse(op, describe(OpTrait::ChangesGeometry));
   record(view_op, stack);
   if (is_released_) {
     stack->pop_back();

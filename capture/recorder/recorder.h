@@ -122,8 +122,8 @@ class Recorder {
   bool has_plain_sizes() const { return graph_.symbols->int_symbols() == 0; }
   /// See Policy::begins_backward().
   bool begins_backward(StartedBackward& backward) { return policy_.begins_backward(backward); }
-  /// See Policy::check_detach().
-  void check_detach(const at::Tensor& tensor) const { policy_.check_detach(tensor); }
+  /// The tensor is about to be detached in place. Views of it keep the history that it had.
+  void begins_detach(const at::Tensor& tensor);
   /// See Policy::is_given().
   bool is_given(const at::Tensor& tensor) const { return policy_.is_given(tensor); }
   /// Why the formula was not recorded; nullopt: it was.
@@ -177,6 +177,7 @@ class Recorder {
   void refuse(const c10::OperatorHandle& op, const char* reason);
 
   // The steps of record().
+  bool has_views(const at::Tensor& tensor) const;
   void put_in_numbers(std::vector<c10::IValue>& inputs);
   void fill_placeholders();
   bool record_by_numbers(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, torch::jit::Stack* stack);

@@ -20,8 +20,8 @@ bool is_symbolic(const at::Tensor& tensor) {
 
 // Autograd's kernel calls nothing below it.
 static at::Tensor& detach_in_place(c10::DispatchKeySet keys, at::Tensor& self) {
-  const Recorder* const recorder = Recorder::current();
-  if (recorder != nullptr && TracingTensor::get(self) != nullptr) recorder->check_detach(self);
+  Recorder* const recorder = Recorder::current();
+  if (recorder != nullptr && TracingTensor::get(self) != nullptr) recorder->begins_detach(self);
   return at::_ops::detach_::redispatch(below_symbolic_composites(keys), self);
 }
 

@@ -2,6 +2,8 @@
 
 #include "engine/aot/element_range.h"
 
+#include <ATen/MemoryOverlap.h>
+
 #include <algorithm>
 #include <unordered_map>
 
@@ -11,6 +13,7 @@ bool are_windows(const std::vector<at::Tensor>& inputs) {
   if (std::none_of(inputs.begin(), inputs.end(), may_be)) return false;
   std::unordered_map<const c10::TensorImpl*, std::vector<ElementRange>> by_base;
   for (const at::Tensor& input : inputs) {
+    if (may_be(input) && input.requires_grad() && at::has_internal_overlap(input) == at::MemOverlap::Yes) return true;
     if (!input.defined() || input.is_inference() || !(input.is_floating_point() || input.is_complex())) continue;
     const at::TensorBase& base = input.is_view() ? input._base() : static_cast<const at::TensorBase&>(input);
     auto& others = by_base[base.unsafeGetTensorImpl()];

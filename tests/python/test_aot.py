@@ -2021,6 +2021,108 @@ def test_a_piece_of_a_tensor_that_is_written_afterwards(pieces):
             piece.sum().backward()
 
 
+def writes_a_view_from_before(y):
+    row = y[0]
+    y.unsqueeze_(0)
+    row.mul_(4)
+    return y * 1
+
+
+def writes_a_row_of_a_transposed_tensor(y):
+    row = y[0]
+    y.t_()
+    row.mul_(4)
+    return y * 1
+
+
+def reads_a_view_from_before(y):
+    row = y[0]
+    y.unsqueeze_(0)
+    y[:, 1].mul_(2)
+    return row * 1
+
+
+def returns_a_detached_tensor_and_its_view(y):
+    view = y[1:]
+    y.detach_()
+    return y, view
+
+
+def writes_to_a_detached_tensor(y):
+    view = y[1:]
+    y.detach_()
+    y.mul_(3)
+    return view * 1
+
+
+CHANGED_AFTER_A_VIEW = [
+    writes_a_view_from_before,
+    writes_a_row_of_a_transposed_tensor,
+    reads_a_view_from_before,
+    returns_a_detached_tensor_and_its_view,
+    writes_to_a_detached_tensor,
+]
+
+
+@pytest.mark.parametrize("function", CHANGED_AFTER_A_VIEW)
+@pytest.mark.parametrize("of_argument", [False, True])
+def test_a_tensor_that_is_changed_in_place_after_a_view_of_it(function, of_argument):
+    """Autograd would replay the view on the changed tensor."""
+
+    def whole(x):
+        return function(x if of_argument else x * 2)
+
+    f = hindcast.aot_function(whole, "eager", "eager")
+    for _ in range(4):
+        outcomes = []
+        for call in (f, whole):
+            leaf = torch.linspace(0.1, 1.6, 16).view(4, 4).requires_grad_()
+            results = call(leaf * 1)
+            results = results if isinstance(results, tuple) else (results,)
+            sum(result.sin().sum() for result in results if result.requires_grad).backward()
+            outcomes.append((leaf.grad, [(result.requires_grad, result.detach()) for result in results]))
+        assert str(outcomes[0]) == str(outcomes[1])
+
+
+def test_an_argument_that_is_detached_and_requires_grad_again():
+    def function(x):
+        x.detach_()
+        x.requires_grad_()
+        return x * 2
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    for _ in range(3):
+        leaf = torch.ones(3, requires_grad=True)
+        x = leaf * 1
+        f(x).sum().backward()
+        assert x.is_leaf and x.requires_grad and leaf.grad is None and x.grad.tolist() == [2, 2, 2]
+
+
+def writes_a_row(x):
+    x[0].mul_(2)
+    return x.square()
+
+
+def fills_the_diagonal(x):
+    x.fill_diagonal_(2)
+    return x.square()
+
+
+@pytest.mark.parametrize("function", [writes_a_row, fills_the_diagonal, torch.sin])
+def test_an_expanded_argument(function):
+    f = hindcast.aot_function(function, "eager", "eager")
+    for _ in range(4):
+        outcomes = []
+        for call in (f, function):
+            leaf = torch.linspace(0.1, 0.4, 4).requires_grad_()
+            x = (leaf * 1).expand(4, 4)
+            result = call(x)
+            result.sum().backward()
+            outcomes.append((result.detach(), x.detach(), leaf.grad))
+        torch.testing.assert_close(*outcomes)
+    assert f.stats()["hits"] == (2 if function is torch.sin else 0)
+
+
 def test_a_result_that_is_made_in_inference_mode():
     def function(x):
         with torch.inference_mode():
