@@ -14,27 +14,35 @@ namespace {
 
 class WatchedMeta final : public torch::autograd::AutogradMeta {
  public:
-  explicit WatchedMeta(at::Tensor input) : input_(std::move(input)) {}
+  explicit WatchedMeta(const at::Tensor& input) : input_(input.getIntrusivePtr()) {}
 
-  at::Tensor& mutable_grad() override { return is_asked() ? input_.mutable_grad() : AutogradMeta::mutable_grad(); }
-  const at::Tensor& grad() const override { return is_asked() ? input_.grad() : AutogradMeta::grad(); }
+  at::Tensor& mutable_grad() override {
+    const at::Tensor input = if_asked();
+    return input.defined() ? input.mutable_grad() : AutogradMeta::mutable_grad();
+  }
+  const at::Tensor& grad() const override {
+    const at::Tensor input = if_asked();
+    return input.defined() ? input.grad() : AutogradMeta::grad();
+  }
 
  private:
-  // Whether the function asks for the gradient; it then continues unrecorded, with the argument's gradient.
-  bool is_asked() const {
+  // The argument, if the function asks for its gradient; the function then continues unrecorded, with that gradient.
+  at::Tensor if_asked() const {
     Recorder* const recorder = Recorder::current();
-    if (recorder == nullptr || torch::autograd::get_current_graph_task_id() != -1) return false;
+    if (recorder == nullptr || torch::autograd::get_current_graph_task_id() != -1) return {};
     recorder->refuse_now("asks for .grad of an argument");
-    if (grad_.defined()) {
+    at::Tensor input(input_.lock());
+    if (input.defined() && grad_.defined()) {
       const c10::AutoGradMode no_grad(false);
-      at::Tensor& grad = input_.mutable_grad();
+      at::Tensor& grad = input.mutable_grad();
       grad = grad.defined() ? grad + grad_ : grad_;
       const_cast<WatchedMeta*>(this)->grad_.reset();
     }
-    return true;
+    return input;
   }
 
-  const at::Tensor input_;
+  // Weak: the history of a written argument leads to the stand-ins. The caller holds it while the function runs.
+  const c10::weak_intrusive_ptr<c10::TensorImpl> input_;
 };
 
 }  // namespace

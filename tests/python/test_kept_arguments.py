@@ -437,3 +437,20 @@ def test_an_argument_lives_no_longer_than_without_hindcast():
         assert [each() for each in alive] == [None] * 5
     finally:
         gc.enable()
+
+
+def test_a_written_argument_lives_no_longer_than_without_hindcast():
+    """Its history leads to the trace, which must not hold it."""
+    f = hindcast.aot_function(lambda x: x.mul_(2))
+    gc.collect()
+    gc.disable()
+    try:
+        alive = []
+        for _ in range(4):
+            x = torch.ones(3, requires_grad=True) * 1
+            alive.append(weakref.ref(x))
+            f(x)
+            del x
+        assert [each() for each in alive] == [None] * 4
+    finally:
+        gc.enable()
