@@ -1,7 +1,7 @@
 #pragma once
 // Detects arguments that are overlapping views of one tensor, such as `x[:-1]` and `x[1:]`. An in-place write to one changes the autograd
-// history of the others. In a trace each argument has its own stand-in, without a common base, so autograd could not do that there. The same
-// holds for an expanded argument, whose rows are such views.
+// history of the others. In a trace each argument has its own stand-in, without a common base, so autograd could not do that there. The
+// same holds for an expanded argument, whose rows are such views.
 
 #include <ATen/core/Tensor.h>
 

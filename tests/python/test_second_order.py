@@ -12,7 +12,7 @@ from side_by_side import RELEASE, leaf, run_seeded
 from device_of_tests import ADDS_IN_ANY_ORDER, DEVICE
 from test_aot_ops import dense, name_of, needs_gradient, samples_of, weighted
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_structure, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
 MOST_NUMBERS = 150  # in the arguments that gradgradcheck perturbs, to bound its time
@@ -141,6 +141,21 @@ def is_close(seen, expected):
     return seen == expected
 
 
+def is_as_exact(op, sample, seen, expected):
+    """Where derivatives are rounding alone, as that of x / |x|: no more than four times PyTorch's error against float64."""
+
+    def in_float64(each):
+        is_single = isinstance(each, torch.Tensor) and each.dtype == torch.float32
+        return each.detach().double().requires_grad_(each.requires_grad) if is_single else each
+
+    def error_of(derivatives):
+        pairs = zip(tree_leaves(derivatives), tree_leaves(exact))
+        return max((one.double() - other).abs().max() for one, other in pairs if isinstance(one, torch.Tensor) and one.numel())
+
+    exact = outcome(op.op, sample.transform(in_float64))
+    return tree_structure(seen) == tree_structure(exact) and error_of(seen) <= 4 * error_of(expected)
+
+
 def without_zeros(derivatives):
     return [[each if each is not None and each[0].any() else None for each in one] for one in derivatives]
 
@@ -164,7 +179,8 @@ def test_through_compiled_functions(op, first):
             seen = outcome(function, sample)
         if RELEASE >= (2, 15) and name_of(op) == "native_group_norm":  # PyTorch's zeros for the bias, on which nothing depends
             seen, expected = without_zeros(seen), without_zeros(expected)
-        assert is_close(seen, expected), f"{name_of(op)}, sample {i}: {seen}, expected {expected}"
+        is_right = is_close(seen, expected) or is_as_exact(op, sample, seen, expected)
+        assert is_right, f"{name_of(op)}, sample {i}: {seen}, expected {expected}"
 
 
 class Cells(torch.nn.Module):
