@@ -2,6 +2,7 @@
 
 #include "capture/recorder/recorder.h"
 
+#include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>

@@ -3,6 +3,7 @@
 #include "capture/recorder/recorder.h"
 
 #include <ATen/ops/detach_ops.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/library.h>
 
 namespace hindcast::capture {
