@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <future>
@@ -131,7 +132,9 @@ TEST(BackgroundThreads, WhoWaitsHasJobsRunAtItsPriority) {
   run_in_background({.run = [seen] { *seen = niceness(); }});
   const auto before = threads_of_process();
   std::thread waiter(wait_for_background);
-  while (threads_of_process() < before + 2) std::this_thread::yield();  // until the waiter has started its thread
+  // Until the waiter has started its thread. An idle thread of an earlier test may end meanwhile, and then the count stays lower.
+  const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (threads_of_process() < before + 2 && std::chrono::steady_clock::now() < latest) std::this_thread::yield();
   busy.end();
   waiter.join();
   EXPECT_EQ(*seen, niceness());
