@@ -47,9 +47,8 @@ void move_hooks(const at::Tensor& stand_in, torch::autograd::Node& former, const
 class HasNoSecondDerivative final : public torch::autograd::FunctionPreHook {
   variable_list operator()(const variable_list&) override {
     throw std::runtime_error(
-        "hindcast::aot_function: this call has no second derivatives: it uses saved-tensor hooks, as a checkpoint does. Later calls run "
-        "the "
-        "function eagerly, and have them");
+        "hindcast::aot_function: this call has no second derivatives: it uses saved-tensor hooks, as a checkpoint does. Later calls "
+        "run the function eagerly, and have them");
   }
 };
 
@@ -181,10 +180,11 @@ void FunctionTrace::set_requires_grad(Primal& primal, const at::Tensor& input) c
 }
 
 void FunctionTrace::released() {
-  c10::AutogradState::get_tls_state().set_view_replay_enabled(false);
+  if (!is_forward_) return;
+  c10::AutogradState::get_tls_state().set_view_replay_enabled(false);  // until the end of the RecorderScope
   take_views_by_geometry(recorder_.held());
   // Not while an engine runs in the function.
-  if (is_forward_ && torch::autograd::get_current_graph_task_id() == graph_task_) begin_at_arguments();
+  if (torch::autograd::get_current_graph_task_id() == graph_task_) begin_at_arguments();
 }
 
 // LibTorch's engine also asks for memory, before it adds gradients.

@@ -94,8 +94,9 @@ class FunctionTrace final : private Policy {
   /// Throws what a formula throws. `create_graph`: in grad mode.
   torch::autograd::variable_list backward(const torch::autograd::variable_list& tangents, bool create_graph = false);
 
-  /// The same, recorded for gradients of all results: where `flows` is false, `tangents` has zeros, and the gradients returned are those
-  /// without them. nullopt: that could not be told, or a formula has thrown, or cannot be recorded. No user code has run.
+  /// The same, but the program is for gradients of all results. Where `flows` is false, the result gets no gradient: `tangents` has zeros
+  /// for it, which do not take part in the gradients returned. nullopt: the effect of these zeros could not be separated, or a formula has
+  /// thrown or cannot be recorded. Not for traces with has_users_backward().
   std::optional<torch::autograd::variable_list> backward_for_all(const torch::autograd::variable_list& tangents,
                                                                  const std::vector<bool>& flows);
 

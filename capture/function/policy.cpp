@@ -114,7 +114,7 @@ Answer FunctionTrace::writes_to_given(const c10::OperatorHandle&, const TracingT
   Primal& primal = primals_[*written];
   const bool is_lifted = *written >= input_count();
   if (is_lifted && primal.outside.is_valid() && !primal.is_leaf && at::GradMode::is_enabled()) return Answer::Refuse;
-  // The program would write to a copy, which has room for each element.
+  // A program copies what it writes to. A copy of an expanded tensor, with the same strides, cannot be written as a whole.
   if (!is_alone_in_memory(primal) || at::has_internal_overlap(primal.real) == at::MemOverlap::Yes) return Answer::Refuse;
   if (!primal.before.defined()) {
     Recorder::unrecorded([&] { primal.before = primal.real.clone(); });

@@ -48,7 +48,7 @@ variable_list FunctionTrace::backward(const variable_list& tangents, bool create
 std::optional<variable_list> FunctionTrace::backward_for_all(const variable_list& tangents, const std::vector<bool>& flows) {
   begin_backward(/*create_graph=*/false);
   recorder_.begin_with_absent_gradients();
-  // A formula that cannot be recorded throws, so that the call's own gradients are never computed of zeros.
+  // A formula that cannot be recorded throws. Otherwise it would continue eagerly, with the zeros.
   recorder_.set_continues_eagerly(false);
   std::optional<variable_list> gradients;
   try {
@@ -94,7 +94,11 @@ std::optional<variable_list> FunctionTrace::record_backward(const variable_list&
     const TracingTensor* traced = TracingTensor::get(gradient);
     if (gradient.defined() && !traced) recorder_.refuse("its backward ran on another thread, or returned a tensor from outside");
     gradients_.push_back(traced ? recorder_.value_of(gradient) : ValueId());
-    gradients.push_back(!traced ? gradient : recorder_.is_absent(gradient) ? at::Tensor() : without_history(traced->real));
+    if (!traced) {
+      gradients.push_back(gradient);
+    } else {
+      gradients.push_back(Recorder::is_absent(gradient) ? at::Tensor() : without_history(traced->real));
+    }
   }
   return gradients;
 }

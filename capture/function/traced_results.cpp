@@ -43,7 +43,7 @@ at::Tensor detached_from(const std::vector<at::Tensor>& tensors, const at::Tenso
   return view;
 }
 
-// Autograd raises an error where the history of such a view is asked for.
+// Whether the base was written after chunk(), unbind() or the like had made the view: asking for its history is an error then.
 bool has_lost_history(const at::Tensor& view) {
   using torch::autograd::CreationMeta;
   auto* const meta = torch::autograd::impl::get_view_autograd_meta(view);
@@ -107,7 +107,8 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
     returned_.emplace_back();
     own.emplace_back();
     if (!output.defined()) continue;
-    if (has_lost_history(output)) throw NotTraced("it returns a piece of a tensor that it has written to since, whose history is an error");
+    if (has_lost_history(output))
+      throw NotTraced("it writes to a tensor after unbind(), chunk() or the like, and returns one of the views");
     if (output.is_inference() && !c10::InferenceMode::is_enabled()) throw NotTraced("it returns a tensor that it made in inference mode");
     const TracingTensor* traced = TracingTensor::get(recorder_.lifted(output));
     if (!traced) throw NotTraced("it returns a number as a tensor");

@@ -1,9 +1,9 @@
-// A backward that is recorded for all results of a function, though the call has gradients of only some.
+// A backward that is recorded for all results of a function in a call where only some of them get gradients.
 //
 // LibTorch's engine does not run a node whose gradients are all absent, and adds nothing for it. A program for all results contains these
 // nodes, so they are recorded on zeros. Their values must not reach the call's own gradients: zeros can become NaN on the way, and a sum
-// with zeros turns -0 into 0. So a value is marked absent if it depends on absent gradients alone; and a sum of one such value and one that
-// the call has is recorded as a sum, but is computed as the latter. Nothing is known of what any other operator makes of both.
+// with zeros turns -0 into 0. So a value is marked absent if it depends on absent gradients alone. A sum of an absent value and another one
+// is recorded as a sum, but its real tensor is a copy of the other one. If any other operator reads both kinds, the recording is of no use.
 
 #include "capture/graph/users_op.h"
 #include "capture/recorder/recorder.h"

@@ -160,7 +160,7 @@ void Recorder::put_in_numbers(std::vector<c10::IValue>& inputs) {
   }
 }
 
-// Autograd may have saved the placeholder itself. Its formula computes with what it holds once nothing is recorded.
+// Autograd may have saved a placeholder. Once recording has ended, LibTorch's formulas compute with its value.
 void Recorder::fill_placeholders() {
   for (const auto& [placeholder, number] : std::exchange(placeholders_, {})) {
     unrecorded([&, of = at::Tensor(placeholder), to = number.item()]() mutable {
@@ -311,7 +311,7 @@ bool Recorder::has_views(const at::Tensor& tensor) const {
 
 void Recorder::begins_detach(const at::Tensor& tensor) {
   policy_.check_detach(tensor);
-  if (!is_released_ && has_views(tensor)) refuse_now("detaches a tensor of which it has made a view");
+  if (!is_released_ && has_views(tensor)) refuse_now("calls detach_() of a tensor that has views");
 }
 
 // Records the op that returns the view; the argument stands for the view from now on.
@@ -361,10 +361,10 @@ void Recorder::check_settings() {
 
 static const c10::OperatorName kMkldnnRnn("aten::mkldnn_rnn_layer", "");
 
-// as_strided() counts from the start of the storage and may reach memory that the argument does not have. A program applies it to the
-// argument itself, which is right as long as nobody writes: a program writes to a copy of the argument's elements.
+// as_strided() counts from the start of the storage and may reach memory outside of the argument. A program applies it to the argument
+// itself. That is correct only if the function does not write to the argument: a program writes to a copy, which lacks that memory.
 void Recorder::check_storage(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs) {
-  constexpr const char* kWhy = "may take memory that its argument does not have, in a function that writes to that";
+  constexpr const char* kWhy = "or an earlier as_strided() may reach memory outside of its argument, which the function writes to";
   if (!lifts_) return;
   for (const uint32_t arg : traits.written) {
     const TracingTensor* target = inputs[arg].isTensor() ? TracingTensor::get(inputs[arg].toTensor()) : nullptr;

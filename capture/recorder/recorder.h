@@ -142,12 +142,13 @@ class Recorder {
   bool is_released() const { return is_released_; }
   void is_asked_for_memory();
 
-  /// From now on a backward is recorded for all its incoming gradients, some of which are absent: zeros. What is computed of the
-  /// others has the values that it would have without those zeros.
+  /// From now on the backward is recorded for all results. Zeros stand in for gradients that are absent. Values that are computed from the
+  /// other gradients are those that they would be without these zeros (absent_gradients.cpp).
   void begin_with_absent_gradients();
   static void mark_gradient(const at::Tensor& stand_in, bool is_absent);
   static bool is_absent(const at::Tensor& gradient);
-  /// That could not be told: an operator other than a sum has read gradients of both kinds, or random numbers were drawn.
+  /// The effect of the zeros could not be separated: an operator other than a sum has read values that depend on absent gradients and
+  /// values that depend on others, or random numbers were drawn.
   bool has_mixed_gradients() const { return has_mixed_gradients_; }
 
   /// One ATen call: takes the arguments from `stack` and leaves stand-ins for the results there.

@@ -23,7 +23,7 @@ struct Base {
   bool fresh = false;     // made by the node that is being traced: may be written
   uint64_t recorder = 0;  // its recorder's number: a stand-in may outlive its trace and reach another one
   Gradients gradients = Gradients::None;
-  bool has_views_of_storage = false;  // made by as_strided: they may reach memory besides that of the base
+  bool has_views_of_storage = false;  // made by as_strided: they may reach memory outside of the base
 };
 
 class TracingTensor final : public c10::TensorImpl {

@@ -115,7 +115,7 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   return gradients;
 }
 
-// With gradients that are batched, sparse or differentiated: the programs are made without them.
+// The incoming gradients are batched, sparse or to be differentiated: the recording for the programs uses zeros instead.
 variable_list AotNode::unusual_backward(const variable_list& tangents, bool create_graph) {
   {
     const at::AutoGradMode no_grad(false);
@@ -128,8 +128,8 @@ variable_list AotNode::unusual_backward(const variable_list& tangents, bool crea
   return create_graph ? differentiable_backward(tangents) : backward_by_ops(tangents);
 }
 
-// The gradients as the program for all results takes them, with zeros for those that are undefined. Empty: others come in another layout
-// than that program takes, and need a recording of their own.
+// The gradients as the program for all results takes them, with zeros for those that are undefined. Empty: some gradients have another
+// layout than that program takes, and need a recording of their own.
 variable_list AotNode::with_zeros(const variable_list& tangents) const {
   variable_list all;
   for (uint32_t i = 0; i < num_inputs(); ++i) {
@@ -204,7 +204,7 @@ void AotNode::learn_for_all(const variable_list& whole, const variable_list& tan
   std::vector<Recorded> recorded{{joint_of(*live_, *context_), whole}};
   if (!codegen::with_some_tangents(recorded[0].joint, flows_of(tangents))) {
     live_->backward(tangents);
-    recorded.push_back({joint_of(*live_, *context_), tangents});
+    if (!live_->refusal()) recorded.push_back({joint_of(*live_, *context_), tangents});
   }
   make_programs(recorded, learn_second_order(whole, /*is_asked_for=*/false), for_this_call, tangents);
 }

@@ -53,6 +53,7 @@ int64_t number_of_shape(const detail::FunctionOutput& output);
 
 /// Called after Python has run the function itself. Returns engine::NextCalls.
 int64_t call_ran_eagerly(int64_t function);
+/// Called after a call raised. Returns NextCalls, like the former.
 int64_t call_threw(int64_t function);
 /// The caller compares so much to find a call that a program may gain less.
 void lookup_is_costly(int64_t function);

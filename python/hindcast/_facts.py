@@ -217,7 +217,7 @@ class Argument:
         return f"argument {self._path}"
 
 
-_DICTS = (dict, OrderedDict, defaultdict)  # that pytrees look into
+_DICTS = (dict, OrderedDict, defaultdict)  # those that are nodes of a pytree
 
 
 def _containers_in(arguments: Any, path: tuple[Any, ...], found: dict[int, Argument]) -> dict[int, Argument]:

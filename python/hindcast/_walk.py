@@ -121,7 +121,7 @@ class Walk:
         for root in roots:
             self._entry(root)
         self._go_on()
-        self._partly.clear()  # these refer to the walk, which refers to the objects: they would live until a garbage collection
+        self._partly.clear()  # they refer to the walk: a cycle would keep the objects alive until a garbage collection
         self.words[0] = len(self.words)
 
     def _go_on(self) -> None:

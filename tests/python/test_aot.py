@@ -2095,7 +2095,9 @@ def test_an_argument_that_is_detached_and_requires_grad_again():
         leaf = torch.ones(3, requires_grad=True)
         x = leaf * 1
         f(x).sum().backward()
-        assert x.is_leaf and x.requires_grad and leaf.grad is None and x.grad.tolist() == [2, 2, 2]
+        assert x.is_leaf and x.requires_grad
+        assert leaf.grad is None
+        assert x.grad.tolist() == [2, 2, 2]
 
 
 def writes_a_row(x):
