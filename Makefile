@@ -54,6 +54,7 @@ bench: setup ## run the benchmarks, write bench/results/, print one table
 	@scripts/bench.sh $(ARGS)
 
 bench-peers: setup ## the same shapes under PyTorch's own compilers, in a Python of their own (.deps/peers)
+	@scripts/build.sh release hindcast_python
 	@scripts/bench_peers.sh $(ARGS)
 
 bench-gpu: setup ## backwards on a CUDA card, stock and hindcast in turn (ARGS='--quick --benchmark_filter=softmax')

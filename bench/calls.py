@@ -24,7 +24,7 @@ os.environ.setdefault("HINDCAST_BACK_OFF", "0")  # each call is a hit
 import hindcast  # noqa: E402
 import torch  # noqa: E402
 from hindcast._library import calls  # noqa: E402
-from peer_turns import quartiles, quotients  # noqa: E402
+from hindcast.bench.turns import in_turn, quartiles, quotients  # noqa: E402
 from torch import nn  # noqa: E402
 
 BLOCK_US = 5000
@@ -156,16 +156,16 @@ def measure(name, blocks):
 
 def measure_backward(name, blocks):
     call = BACKWARDS[name]()
-    lanes = {"stock": (contextlib.nullcontext, []), "ours": (hindcast.enable, [])}
-    for around, _ in lanes.values():
+    engines = contextlib.nullcontext, hindcast.enable
+    for around in engines:
         with around():
             times = warmed(call)
-    for number in range(blocks):
-        for side in list(lanes) if number % 2 == 0 else reversed(list(lanes)):
-            around, samples = lanes[side]
-            with around():
-                samples.append(block(call, times))
-    stock, ours = lanes["stock"][1], lanes["ours"][1]
+
+    def one(around):
+        with around():
+            return block(call, times)
+
+    stock, ours = in_turn(engines, one, most=blocks).values()
     return {"name": name, "stock_us": quartiles(stock)[0], "whole_us": quartiles(ours)[0], "of_stock": quotients(ours, stock)[0]}
 
 

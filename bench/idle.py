@@ -11,15 +11,18 @@ Timed is processor time of whole steps in the steady state: behind `--warm-up` s
 
 import argparse
 import contextlib
-import gc
 import json
+import os
 import re
-import subprocess
 import sys
 import time
 import warnings
 
-from peer_turns import quartiles, quotients
+import hindcast
+import torch
+from hindcast.bench import children
+from hindcast.bench.turns import in_turn, quartiles, quotients
+from idle_programs import ROWS
 
 BLOCK_US = 3000
 TARGET = 1.05
@@ -33,10 +36,6 @@ def block_us(step, steps):
 
 
 def measure(name, pairs, warm_up):
-    import hindcast
-    import torch
-    from idle_programs import ROWS
-
     torch.set_num_threads(1)
     torch.manual_seed(0)
     stock, ours, *guard = ROWS[name]()
@@ -48,15 +47,13 @@ def measure(name, pairs, warm_up):
         hindcast.wait()
     # A multiple of two: some programs alternate.
     steps = 2 * max(1, min(4000, int(BLOCK_US / block_us(stock, 20))) // 2)
-    lanes = {"stock": (stock, contextlib.nullcontext, []), "ours": (ours, context, [])}
-    gc.collect()
-    gc.disable()
-    for pair in range(pairs):
-        for side in list(lanes) if pair % 2 == 0 else reversed(list(lanes)):
-            step, around, samples = lanes[side]
-            with around():
-                samples.append(block_us(step, steps))
-    of_stock, of_ours = lanes["stock"][2], lanes["ours"][2]
+
+    def block(side):
+        step, around = side
+        with around():
+            return block_us(step, steps)
+
+    of_stock, of_ours = in_turn([(stock, contextlib.nullcontext), (ours, context)], block, most=pairs).values()
     ratio, spread = quotients(of_ours, of_stock)
     return {
         "name": name,
@@ -71,10 +68,8 @@ def measure(name, pairs, warm_up):
 
 def in_own_process(name, arguments):
     command = [sys.executable, "-W", "ignore", __file__, "--one", name, "--pairs", str(arguments.pairs), "--warm-up", str(arguments.warm_up)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        return {"name": name, "error": (done.stderr.strip().splitlines() or ["no output"])[-1]}
-    return json.loads(done.stdout.splitlines()[-1])
+    told, error = children.run(command, dict(os.environ), arguments.limit)
+    return {"name": name, "error": error or "no output"} if error or not told else told[-1]
 
 
 def print_row(row):
@@ -94,6 +89,7 @@ def main():
     parser.add_argument("--rows", default="", help="a regular expression")
     parser.add_argument("--pairs", type=int, default=41, help="blocks of each side")
     parser.add_argument("--warm-up", type=int, default=1500, help="steps of each side")
+    parser.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="of one row")
     parser.add_argument("--json", help="a file for the results")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -101,8 +97,6 @@ def main():
     if arguments.one:
         print(json.dumps(measure(arguments.one, arguments.pairs, arguments.warm_up)))
         return 0
-    from idle_programs import ROWS
-
     print(f"{'row':36} {'stock us':>9} {'ours us':>9} {'time':>7} {'':6} {'least':>7}")
     rows = []
     for name in (name for name in ROWS if re.search(arguments.rows, name)):

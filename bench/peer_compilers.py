@@ -63,7 +63,7 @@ def functorch_inductor(row):
     return function
 
 
-def hindcast(row):
+def aot_function(row):
     import hindcast
 
     return hindcast.aot_function(row.function, partition_fn=getattr(hindcast.partition, row.partition))

@@ -1,16 +1,13 @@
 """Rows train_step/... of bench/peers.py: each lane is a separate process (peer_worker.py), and they alternate by blocks of steps."""
 
-import contextlib
 import json
-import os
 import selectors
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-from peer_turns import quartiles, quotients
+from hindcast.bench import children
+from hindcast.bench.turns import in_turn, quartiles, quotients
 
 WORKER = Path(__file__).parent / "peer_worker.py"
 BASE = "eager_fused"  # the lane that all others are compared with
@@ -52,9 +49,7 @@ class Worker:
         return self.answer(limit)
 
     def end(self):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)  # it and the compilers that it may have started
-        self.process.wait()
+        children.end(self.process)
 
 
 def differing(losses, expected):
@@ -68,14 +63,7 @@ def blocks_in_turn(workers, pairs, budget_s):
     """peer -> the blocks' [processor time, time by the clock] of a step"""
     steps = {peer: max(LEAST_STEPS, min(MOST_STEPS, int(BLOCK_US / worker.ask(LEAST_STEPS)[0])))
              for peer, worker in workers.items()}
-    samples = {peer: [] for peer in workers}
-    until = time.monotonic() + budget_s
-    for pair in range(pairs):
-        for peer in workers if pair % 2 == 0 else reversed(workers):
-            samples[peer].append(workers[peer].ask(steps[peer]))
-        if time.monotonic() > until and pair >= 4:
-            break
-    return samples
+    return in_turn(workers, lambda peer: workers[peer].ask(steps[peer]), seconds=budget_s, most=pairs)
 
 
 def result_of(peer, samples, said, notes):

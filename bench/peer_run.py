@@ -7,7 +7,6 @@ hindcast_bench.
 
 import argparse
 import contextlib
-import gc
 import importlib
 import json
 import os
@@ -18,32 +17,21 @@ import warnings
 
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 
+import hindcast  # noqa: E402
 import torch  # noqa: E402
-from torch._dynamo import compiled_autograd  # noqa: E402
-from torch.profiler import ProfilerActivity, profile, record_function  # noqa: E402
+from hindcast.bench import lanes, memory  # noqa: E402
+from hindcast.bench.turns import BLOCK_US, WARM_UP, agree, in_short, in_turn, quartiles, quotients  # noqa: E402
+from torch.profiler import record_function  # noqa: E402
 
 import peer_rows  # noqa: E402
 import peer_steps  # noqa: E402
-from peer_compilers import aot_inductor, functorch_inductor, hindcast, torch_compile  # noqa: E402
-from peer_turns import (  # noqa: E402
-    BLOCK_US, WARM_UP, block_of_steps, in_short, quartiles, quotients, settle, steps_in_turn, steps_of_block,
-)
+from peer_compilers import aot_function, aot_inductor, functorch_inductor, torch_compile  # noqa: E402
+from peer_steps import block_of_steps, steps_in_turn, steps_of_block  # noqa: E402
 
-
-def compiled_backward(compiler):
-    """A context in which backwards are compiled; shapes are constants, as under torch.compile's defaults."""
-    return lambda: compiled_autograd._enable(compiler, dynamic=False)
-
-
-# name -> (what compiles the forward, the context that its forward and backward run in)
-PEERS = {
-    "ca_eager": (None, compiled_backward(torch.compile(backend="eager"))),
-    "ca_inductor": (None, compiled_backward(torch.compile(backend="inductor"))),
-    "aot_inductor": (aot_inductor, contextlib.nullcontext),
-    "torch_compile": (torch_compile, contextlib.nullcontext),
-}
+# What compiles the forward with its backward; the others, of hindcast.bench.lanes, compile the backward alone.
+FORWARDS = {"aot_inductor": aot_inductor, "torch_compile": torch_compile}
 # Of rows aot/..., name -> what compiles the function
-AOT_PEERS = {"hindcast": hindcast, "functorch_inductor": functorch_inductor, "torch_compile": torch_compile}
+AOT_PEERS = {"hindcast": aot_function, "functorch_inductor": functorch_inductor, "torch_compile": torch_compile}
 
 
 class Lane:
@@ -83,12 +71,6 @@ class Lane:
         with self.context():
             self.forward().backward(self.row.incoming)
         return [None if leaf.grad is None else leaf.grad.clone() for leaf in self.row.leaves]
-
-
-def agree(expected, seen):
-    if expected is None or seen is None:
-        return expected is seen
-    return torch.allclose(seen, expected, rtol=1e-3, atol=1e-5)
 
 
 def shared_gradients(row):
@@ -131,20 +113,12 @@ def first_backward(lane):
         return (middle - start) / 1e6, (time.perf_counter_ns() - middle) / 1e6
 
 
-def look_up_us(row, backwards):
-    """Compiled autograd's backward with a graph that does nothing: walk, look-up and the call, without the kernels."""
-    torch._C._dynamo.compiled_autograd.clear_cache()  # else it finds the graph that the peer has compiled
-    lane = Lane(row, row.function, compiled_backward(lambda graph: lambda *inputs: []))
-    lane.row.after_backward = None
-    for _ in range(3):
-        lane.block(1)
-    return statistics.median(lane.block(backwards) for _ in range(11))
-
-
 def measure(name, peer, pairs, budget_s):
     torch.manual_seed(1)
     row = peer_rows.rows()[name]()
-    compile_forward, context = PEERS[peer]
+    compile_forward = FORWARDS.get(peer)
+    engine = lanes.Lane() if compile_forward else lanes.make(peer)
+    context = engine.context
     stock = Lane(row, row.function, contextlib.nullcontext)
     ours = Lane(row, compile_forward(row) if compile_forward else row.function, context)
     warm_up_compiler(torch_compile if compile_forward else None, context)
@@ -163,16 +137,7 @@ def measure(name, peer, pairs, budget_s):
     captures = dict(torch._dynamo.utils.counters["compiled_autograd"])
     stock_us = statistics.median(stock.block(1) for _ in range(3))
     backwards = max(1, min(200, int(BLOCK_US / stock_us)))
-    samples = {stock: [], ours: []}
-    gc.collect()
-    gc.disable()
-    until = time.monotonic() + budget_s
-    for pair in range(pairs):
-        for lane in (stock, ours) if pair % 2 == 0 else (ours, stock):
-            samples[lane].append(lane.block(backwards))
-        if time.monotonic() > until and pair >= 4:
-            break
-    gc.enable()
+    samples = in_turn((stock, ours), lambda lane: lane.block(backwards), seconds=budget_s, most=pairs)
     if dict(torch._dynamo.utils.counters["compiled_autograd"]) != captures:
         result["notes"].append("compiled again while it was timed")
 
@@ -180,8 +145,9 @@ def measure(name, peer, pairs, budget_s):
     result["pairs"] = len(samples[ours])
     for key, lane in (("stock", stock), ("peer", ours)):
         result[f"{key}_us"], result[f"{key}_iqr_us"] = quartiles(samples[lane])
-    if peer.startswith("ca_"):
-        result["look_up_us"] = look_up_us(row, backwards)
+    if peer in lanes.PEERS:
+        row.after_backward = None
+        result["look_up_us"] = engine.walk_us(lambda: ours.block(1))
     return result
 
 
@@ -192,10 +158,10 @@ def first_step(peer, row, caches):
         torch._inductor.utils.clear_caches()
     warm_up_compiler(AOT_PEERS[peer], contextlib.nullcontext)
     lane = Lane(row, AOT_PEERS[peer](row), contextlib.nullcontext)
-    settle()
+    hindcast.wait()
     start = time.perf_counter_ns()
     us, forward_us, _ = lane.timed_step()
-    settle()
+    hindcast.wait()
     ready_ms = (time.perf_counter_ns() - start) / 1e6
     return lane, {"first_ms": us / 1e3, "first_forward_ms": forward_us / 1e3, "ready_ms": ready_ms}
 
@@ -203,20 +169,24 @@ def first_step(peer, row, caches):
 def memory_of_step(lane):
     """Bytes that a forward leaves behind besides its result, and the peak of a step, including the row's own tensors: from PyTorch's CPU
     allocator, by its profiler."""
-    row = lane.row
-    row.clear_grads()
-    settle(trim=True)
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as recorded:
+    row, root_bytes = lane.row, []
+
+    def step():
         root = row.root(lane.function)
+        root_bytes.append(root.nbytes)
         with record_function("bench.backward"):
             root.backward(row.incoming)
+
+    row.clear_grads()
+    hindcast.wait()
+    hindcast.trim()
     taken = most = saved = 0
-    for event in sorted(recorded.profiler.kineto_results.events(), key=lambda event: event.start_ns()):
+    for event in memory.events_of(step):
         if event.name() == "[memory]":
             taken += event.nbytes()
             most = max(most, taken)
         elif event.name() == "bench.backward":
-            saved = taken - root.nbytes
+            saved = taken - root_bytes[0]
     tensors = [*row.leaves, *row.constants] + ([] if row.incoming is None else [row.incoming])
     return saved, most + sum(tensor.nbytes for tensor in tensors)
 
@@ -234,12 +204,12 @@ def prepare(peer, row, expected, caches):
     lane, result = first_step(peer, row, caches)
     for _ in range(2):  # a second call may compile again
         seen = lane.gradients()
-        settle()
+        hindcast.wait()
     result["notes"] = notes_on(row, expected, seen, draws_itself=True)
     result["saved_bytes"], result["peak_bytes"] = memory_of_step(lane)
     for _ in range(WARM_UP):
         block_of_steps(lane, 1)
-        settle()
+        hindcast.wait()
     return lane, result
 
 
@@ -250,15 +220,15 @@ def measure_aot(name, peers, pairs, budget_s, caches):
     eager = Lane(row, row.function, contextlib.nullcontext)
     expected = eager.gradients()
     stock_saved, stock_peak = memory_of_step(eager)
-    lanes, results = {}, {}
+    warm, results = {}, {}
     for peer in peers:
         try:
-            lanes[peer], results[peer] = prepare(peer, row, expected, caches)
+            warm[peer], results[peer] = prepare(peer, row, expected, caches)
         except Exception as error:
             results[peer] = {"error": in_short(error)}
-    before = {peer: misses(peer, lane) for peer, lane in lanes.items()}
-    samples = steps_in_turn([eager, *lanes.values()], steps_of_block(eager), pairs, budget_s)
-    for peer, lane in lanes.items():
+    before = {peer: misses(peer, lane) for peer, lane in warm.items()}
+    samples = steps_in_turn([eager, *warm.values()], steps_of_block(eager), pairs, budget_s)
+    for peer, lane in warm.items():
         result = results[peer]
         if misses(peer, lane) != before[peer]:
             result["notes"].append("compiled again, or ran eagerly, while it was timed")
@@ -266,8 +236,8 @@ def measure_aot(name, peers, pairs, budget_s, caches):
         for part, stock, ours in zip(("", "forward_", "backward_"), samples[eager], samples[lane]):
             result[f"{part}ratio"], result[f"{part}spread"] = quotients(stock, ours)
             result[f"stock_{part}us"], result[f"peer_{part}us"] = quartiles(stock)[0], quartiles(ours)[0]
-        if peer != "hindcast" and "hindcast" in lanes:  # above 1: hindcast is ahead
-            result["hindcast_ratio"], result["hindcast_spread"] = quotients(samples[lane][0], samples[lanes["hindcast"]][0])
+        if peer != "hindcast" and "hindcast" in warm:  # above 1: hindcast is ahead
+            result["hindcast_ratio"], result["hindcast_spread"] = quotients(samples[lane][0], samples[warm["hindcast"]][0])
     return [{"row": name, "peer": peer, **result} for peer, result in results.items()]
 
 

@@ -1,14 +1,15 @@
 """A row step/... of bench/peers.py: training steps of eager and its peers in turn. Each lane trains its own copy."""
 
 import contextlib
-import sys
+import statistics
 import time
 
+import hindcast
 import torch
+from hindcast.bench.turns import BLOCK_US, WARM_UP, in_short, in_turn, quartiles, quotients
 
 import peer_rows
-from peer_compilers import hindcast, torch_compile
-from peer_turns import WARM_UP, in_short, quartiles, quotients, settle, steps_in_turn, steps_of_block
+from peer_compilers import aot_function, torch_compile
 
 RATE = 1e-6  # a benchmark's thousands of steps hardly change the numbers
 CHECKED_RATE, CHECKED_STEPS = 1e-3, 10
@@ -27,8 +28,25 @@ LANES = {
     "eager_foreach": (uncompiled, {"foreach": True}),
     "eager_fused": (uncompiled, {"fused": True}),
     "torch_compile": (torch_compile, {"fused": True}),
-    "hindcast": (hindcast, {}),
+    "hindcast": (aot_function, {}),
 }
+LEAST_STEPS = 5  # per block: a step finds the caches as its own lane's last step left them
+
+
+def block_of_steps(lane, steps):
+    """Medians of the lane's step times, and of their parts."""
+    return [statistics.median(column) for column in zip(*(lane.timed_step() for _ in range(steps)))]
+
+
+def steps_of_block(lane):
+    us = statistics.median(block_of_steps(lane, 3)[0] for _ in range(3))
+    return max(LEAST_STEPS, min(200, int(BLOCK_US / us)))
+
+
+def steps_in_turn(lanes, steps, pairs, budget_s):
+    """lane -> [microseconds of the blocks' steps, and of each part that it tells]"""
+    blocks = in_turn(lanes, lambda lane: block_of_steps(lane, steps), seconds=budget_s, most=pairs)
+    return {lane: list(zip(*of_lane)) for lane, of_lane in blocks.items()}
 
 
 def same_row(name):
@@ -48,8 +66,6 @@ class StepLane:
             self.compile_update()
 
     def compile_update(self):
-        import hindcast
-
         clip = None if self.row.max_norm is None else hindcast.ClipGradNorm(self.row.max_norm)
         self.guard, self.update = hindcast.enable, hindcast.compiled_step(self.optimizer, clip)
 
@@ -103,7 +119,7 @@ def warm(peer, name):
     lane = StepLane(peer, same_row(name))
     for _ in range(1 + WARM_UP):
         lane.timed_step()
-        settle()
+        hindcast.wait()
     return lane
 
 
@@ -121,7 +137,7 @@ class Reference:
 
     def check(self, lane):
         differs = difference(lane.moves(), self.moves)
-        settle()
+        hindcast.wait()
         if not lane.row.random and not differs <= self.tolerance:
             raise RuntimeError(f"in {CHECKED_STEPS} steps a parameter moves otherwise than eager's, by {differs:.1%}; "
                                f"expected at most {self.tolerance:.1%}")
@@ -133,7 +149,7 @@ def compiles(peer, lane):
         return torch._dynamo.utils.counters["stats"]["unique_graphs"]
     if peer != "hindcast":
         return 0
-    backwards = sys.modules["hindcast"].stats()
+    backwards = hindcast.stats()
     fallbacks = backwards["fallbacks"] - backwards["fallbacks_by_reason"].get("NotFaster", 0)  # turns of PyTorch's engine
     calls = {"calls": 0, "hits": 0} if lane.function is None else lane.function.stats()
     return calls["calls"] - calls["hits"], backwards["misses"], fallbacks, lane.update.original

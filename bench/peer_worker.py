@@ -12,12 +12,13 @@ import warnings
 
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 
+import hindcast  # noqa: E402
 import torch  # noqa: E402
 import torch._dynamo  # noqa: E402
+from hindcast.bench.turns import WARM_UP, in_short  # noqa: E402
 
 import peer_rows  # noqa: E402
 from peer_compilers import torch_compile  # noqa: E402
-from peer_turns import WARM_UP, in_short, settle  # noqa: E402
 
 RATE = 1e-6  # a benchmark's thousands of steps hardly change the numbers
 CHECKED_RATE, CHECKED_STEPS = 1e-3, 20
@@ -55,8 +56,6 @@ class TorchLane:
 
 class TrainStepLane(TorchLane):
     def __init__(self, row, **options):
-        import hindcast
-
         super().__init__(row, row.function)
         self.step = hindcast.train_step(self.optimizer, lambda *data: row.function(*row.leaves, *data),
                                         clip_grad_norm=hindcast.ClipGradNorm(row.max_norm), **options)
@@ -69,8 +68,6 @@ class EnableLane(TorchLane):
     """An unchanged program under the guard."""
 
     def __init__(self, row, **options):
-        import hindcast
-
         super().__init__(row, row.function, fused=True)
         self.guard = lambda: hindcast.enable(**options)
 
@@ -105,9 +102,9 @@ def prepare(name, peer):
     float(lane.run(RATE, 1))
     first_ms = (time.perf_counter() - begin) * 1e3
     for _ in range(WARM_UP):
-        settle()
+        hindcast.wait()
         lane.run(RATE, 12)
-    settle()
+    hindcast.wait()
     lane.start_anew()
     losses = [float(lane.run(CHECKED_RATE, 1)) for _ in range(CHECKED_STEPS)]
     return lane, {"losses": losses, "first_ms": first_ms, "start_ms": (begin - start) * 1e3}

@@ -57,23 +57,23 @@ Times are processor time, of all threads of a lane. A lane whose first 20 losses
 """
 
 import argparse
-import contextlib
 import json
-import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import warnings
 from pathlib import Path
 
-import peer_lanes
-import peer_table
-
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent / "build/release/python"
+sys.path.insert(1, str(PACKAGE))
+
+from hindcast.bench import children  # noqa: E402
+
+import peer_lanes  # noqa: E402
+import peer_table  # noqa: E402
 PEERS = ("ca_eager", "ca_inductor", "aot_inductor", "torch_compile")
 # Prefix of rows -> the peers that take turns in one process
 IN_TURN = {
@@ -99,10 +99,7 @@ def chosen_rows(pattern):
 
 
 def environment_of(threads, cache):
-    return dict(os.environ, OMP_NUM_THREADS=str(threads), TORCHINDUCTOR_CACHE_DIR=str(cache),
-                HINDCAST_CACHE_DIR=str(cache / "hindcast"), PYTHONPATH=str(PACKAGE),
-                TORCHINDUCTOR_COMPILE_THREADS="1",  # a pool of compilers would run beside the timing
-                TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0",
+    return dict(children.environment(threads, cache), PYTHONPATH=str(PACKAGE),
                 # As in hindcast_bench: malloc keeps what is freed, and neither side pays page faults by chance.
                 MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_=str(2**31 - 1))
 
@@ -112,25 +109,10 @@ def run(row, peers, threads, cache, arguments):
     budget = arguments.budget or (10 if row.startswith("aot/") else 20)
     command = [sys.executable, str(HERE / "peer_run.py"), row, ",".join(peers), "--threads", str(threads),
                "--pairs", str(arguments.pairs), "--budget", str(budget), "--caches", str(cache)]
-    child = subprocess.Popen(command, env=environment_of(threads, cache), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             start_new_session=True)
-
-    def failed(error):
-        return [{"row": row, "peer": peer, "error": error} for peer in peers]
-
-    try:
-        output, errors = child.communicate(timeout=arguments.limit)
-    except subprocess.TimeoutExpired:
-        return failed(f"not done after {arguments.limit:.0f} s")
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)  # the child and the C++ compilers that it may have started
-        child.wait()
-    try:
-        return json.loads(output.splitlines()[-1])
-    except (IndexError, ValueError):
-        lines = [line for line in errors.splitlines() if line.strip()]
-        return failed(f"exit {child.returncode}: {lines[-1] if lines else 'no output'}"[:300])
+    told, error = children.run(command, environment_of(threads, cache), arguments.limit)
+    if error or not told:
+        return [{"row": row, "peer": peer, "error": error or "no output"} for peer in peers]
+    return told[-1]
 
 
 def peers_in_turn(row):
@@ -147,10 +129,6 @@ def measured(row, threads, folder, arguments):
     in_turn = peers_in_processes(row) if row.startswith(peer_table.ROWS_IN_PROCESSES) else peers_in_turn(row)
     if in_turn:
         peers = [peer for peer in in_turn if peer in arguments.peers]
-        for ours in ("hindcast", peer_lanes.OURS):
-            if ours in peers and not (PACKAGE / "hindcast/libhindcast_python.so").exists():
-                peers.remove(ours)
-                yield {"row": row, "peer": ours, "error": f"skipped: {PACKAGE} has no hindcast; `make build` makes it"}
         if row.startswith(peer_table.ROWS_IN_PROCESSES):
             if peers:
                 environment = environment_of(threads, folder / f"lanes_t{threads}")

@@ -22,6 +22,7 @@ import torch
 import torch._inductor.config
 from hindcast.bench.measure import keep_freed_memory
 from hindcast.bench.models import models
+from hindcast.bench.turns import in_turn
 from torch._dynamo.backends.registry import lookup_backend
 
 SIZES = (3, 4, 5, 3)  # after the first one
@@ -134,13 +135,8 @@ def difference(seen, expected):
 
 
 def ratios(step, batch, seconds):
-    quotients, eager = [], []
-    until = time.monotonic() + seconds
-    while time.monotonic() < until or len(quotients) < 7:
-        stock, ours = step.run(False, batch)[0], step.run(True, batch)[0]
-        quotients.append(stock / ours)
-        eager.append(stock)
-    return statistics.median(eager), statistics.quantiles(quotients, n=4)
+    eager, ours = in_turn((False, True), lambda compiled: step.run(compiled, batch)[0], seconds=seconds, fewest=7).values()
+    return statistics.median(eager), statistics.quantiles([stock / compiled for stock, compiled in zip(eager, ours)], n=4)
 
 
 def row(workload, backend, seconds, eager_first):

@@ -46,7 +46,7 @@ fi
 rm -rf "$bundle"
 mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/python"
 cp scripts/gpu_run.sh "$bundle/run.sh"
-cp bench/gpu/*.py bench/peer_{rows,jax,turns,worker,compilers}.py "$bundle/python"
+cp bench/gpu/*.py bench/peer_{rows,jax,worker,compilers}.py "$bundle/python"
 cp tests/whole/ops/ops.table "$bundle"
 for program in "${programs[@]}"; do
   built=build/release/$program copy=$bundle/bin/${program##*/}
@@ -63,6 +63,7 @@ strip --strip-unneeded -o "$bundle/lib/$plugin" "build/release/lib/$plugin"
 if [ -f "$package/libhindcast_python.so" ]; then
   mkdir "$bundle/python/hindcast"
   cp -L "$package"/*.py "$bundle/python/hindcast"
+  cp -rL "$package/bench" "$bundle/python/hindcast"
   cp -rL "$package"-*.dist-info "$bundle/python"  # by which torch.compile finds its backend
   cp tests/gpu/nccl_reducer.py "$bundle/python"
   mkdir "$bundle/python/tests"

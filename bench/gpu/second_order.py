@@ -31,13 +31,14 @@ from pathlib import Path
 
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 
+import hindcast  # noqa: E402
 import torch  # noqa: E402
+from hindcast.bench.turns import in_short  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]  # in a checkout the peer_*.py are one folder up, in the bundle next to this file
 
 import peer_rows  # noqa: E402
-from peer_turns import in_short, settle  # noqa: E402
 from peer_worker import CHECKED_RATE, RATE, EnableLane, TorchLane, TrainStepLane  # noqa: E402
 
 STEPS = 20
@@ -99,7 +100,7 @@ def warm(peer, name, device):
     lane = LANES[peer](name, device)
     for _ in range(3):
         lane.run(RATE, WARM_UP)
-        settle()
+        hindcast.wait()
     return lane, losses
 
 

@@ -184,6 +184,7 @@ const capture::NodeProgram* AotNode::program() const {
 }
 
 std::optional<capture::RecomputedBackward> AotNode::recomputed_backward() {
+  if (live_ && !learn_for_graph()) return std::nullopt;
   if (started_on_ || !pair_ || is_released_ || why_not_differentiated(*whole_of(pair_)) != nullptr) return std::nullopt;
   return backward_of_arguments();
 }

@@ -115,17 +115,30 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   return gradients;
 }
 
-// The incoming gradients are batched, sparse or to be differentiated: the recording for the programs uses zeros instead.
+// The incoming gradients are batched, sparse or to be differentiated.
 variable_list AotNode::unusual_backward(const variable_list& tangents, bool create_graph) {
+  if (!learn_with_zeros(create_graph)) return live_->backward_as_itself(tangents, create_graph);
+  return create_graph ? differentiable_backward(tangents) : backward_by_ops(tangents);
+}
+
+// Records the backward with gradients of zeros, and makes this node one of a call that ran a program. False: it stays the node of a traced
+// call. `with_graph`: its gradients are differentiated.
+bool AotNode::learn_with_zeros(bool with_graph) {
   {
     const at::AutoGradMode no_grad(false);
-    learn({}, /*for_this_call=*/true, create_graph);
+    learn({}, /*for_this_call=*/true, with_graph);
   }
   const auto pair = specialisation_->programs().next();
-  const char* const why_not = create_graph && pair ? why_not_differentiated(*whole_of(pair)) : nullptr;
+  const char* const why_not = with_graph && pair ? why_not_differentiated(*whole_of(pair)) : nullptr;
   if (why_not != nullptr) leave_to_the_function(why_not);
-  if (why_not != nullptr || !are_as_given(pair) || !take_over()) return live_->backward_as_itself(tangents, create_graph);
-  return create_graph ? differentiable_backward(tangents) : backward_by_ops(tangents);
+  return why_not == nullptr && are_as_given(pair) && take_over();
+}
+
+bool AotNode::learn_for_graph() {
+  if (live_->is_released() || has_learned_ || !has_usual_dispatch_state()) return false;
+  if (live_->has_users_backward() || live_->had_saved_tensor_hooks()) return false;
+  const OnStockEngine stock;
+  return learn_with_zeros(/*with_graph=*/true);
 }
 
 // The gradients as the program for all results takes them, with zeros for those that are undefined. Empty: some gradients have another

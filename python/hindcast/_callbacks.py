@@ -61,7 +61,8 @@ class Kind:
         after, spec = flatten(arguments)
         if own and type(result) is not torch.Tensor:
             leaves, spec_of_result = tree_flatten(result, is_leaf=lambda value: id(value) in own or is_size(value))
-            result = tree_unflatten([own.get(id(leaf), leaf) for leaf in leaves], spec_of_result)
+            if any(id(leaf) in own for leaf in leaves):
+                result = tree_unflatten([own.get(id(leaf), leaf) for leaf in leaves], spec_of_result)
         if spec == self.shape.spec and all(map(operator.is_, before, after)):
             return result, False
         return (result, arguments), True

@@ -203,7 +203,7 @@ class _Weak(weakref.ref[Any]):
 
 
 class Argument:
-    """A dict or list among the arguments, in a result."""
+    """A dict, list or tuple among the arguments, in a result."""
 
     def __init__(self, path: tuple[Any, ...]) -> None:
         self._path = path
@@ -222,17 +222,17 @@ _DICTS = (dict, OrderedDict, defaultdict)  # those that are nodes of a pytree
 
 def _containers_in(arguments: Any, path: tuple[Any, ...], found: dict[int, Argument]) -> dict[int, Argument]:
     kind = type(arguments)
-    is_dict = kind in _DICTS
-    if path and (is_dict or kind is list):
-        found[id(arguments)] = Argument(path)
-    if is_dict or kind is list or issubclass(kind, tuple):
+    is_dict, is_tuple = kind in _DICTS, issubclass(kind, tuple)
+    if is_dict or kind is list or is_tuple:
+        if arguments or not is_tuple:  # all empty tuples are one object
+            found[id(arguments)] = Argument(path)
         for step, each in arguments.items() if is_dict else enumerate(arguments):
             _containers_in(each, (*path, step), found)
     return found
 
 
 def containers_in(arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> dict[int, Argument]:
-    """The dicts and lists among the arguments, including nested ones, by id."""
+    """The dicts, lists and tuples among the arguments, including nested ones, by id."""
     args, kwargs = arguments
     found: dict[int, Argument] = {}
     for number, arg in enumerate(args):

@@ -6,7 +6,7 @@ from argparse import Namespace
 import pytest
 import torch
 from hindcast.bench import __main__ as bench
-from hindcast.bench import chart, lanes, memory, peers, table, workloads
+from hindcast.bench import chart, children, lanes, memory, peers, table, workloads
 
 OPTIONS = Namespace(only="mlp/64", threads=1, seconds=0.01, rounds=1, limit=120.0, compiler=None)
 
@@ -65,7 +65,7 @@ def test_a_peer_that_takes_too_long_is_a_row_that_says_so():
 
 
 def test_of_a_peer_that_takes_too_long_the_first_backward_is_told():
-    told = peers._told('a warning\n3\n{"name": "mlp", "lane": "ca_inductor", "notes": [], "first_us": 1e6}\n{"name')
+    (told,) = children.messages('a warning\n3\n{"name": "mlp", "lane": "ca_inductor", "notes": [], "first_us": 1e6}\n{"name')
     slow = {**told, "error": "not done after 9 s"}
     assert "FAILED: not done after 9 s (first 1,000.0 ms)" in table.line(slow)
     assert table.against([row("hindcast"), slow]) == [{"name": "mlp", "hit/stock": 2.0, "first/Inductor": 1000.0}]

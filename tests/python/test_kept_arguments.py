@@ -420,6 +420,24 @@ def test_dicts_that_a_function_returns_or_changes(name, kind):
         assert outcome(f, step) == outcome(function, step)
 
 
+State = collections.namedtuple("State", "hidden cell")
+
+
+@pytest.mark.parametrize("kind", [tuple, lambda tensors: State(*tensors)])
+def test_a_tuple_among_the_arguments_that_is_returned_is_the_callers_own(kind):
+    def function(x, state, batch):
+        hidden, _ = state
+        return x + hidden, state, (batch["states"][0], state), (*state,)
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    for _ in range(4):
+        state, states = kind((torch.ones(2), torch.zeros(2))), [kind((torch.ones(3), torch.zeros(3)))]
+        y, same, (nested, again), other = f(torch.arange(2.0), state, {"states": states})
+        assert same is state and again is state and nested is states[0]
+        assert other is not state and other[0] is state[0] and y.tolist() == [1, 2]
+    assert f.stats()["hits"] == 3
+
+
 def test_an_argument_lives_no_longer_than_without_hindcast():
     class Scale:
         by = 2.0

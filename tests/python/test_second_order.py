@@ -750,3 +750,23 @@ def test_a_gradient_in_the_history_of_another(compiled):
         with hindcast.enable(back_off=False):
             torch.testing.assert_close(step(function), expected)
         hindcast.wait()
+
+
+def test_the_first_step_of_a_laplacian_needs_no_fallback():
+    net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+    def gradients(points):
+        x = points.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(net(x).sum(), x, create_graph=True)
+        second = [torch.autograd.grad(slope[:, i].sum(), x, create_graph=True)[0][:, i] for i in range(2)]
+        return torch.autograd.grad((second[0] + second[1] - x.sum(1)).square().mean(), list(net.parameters()), allow_unused=True)
+
+    points = torch.rand(16, 2)
+    expected = gradients(points)
+    hindcast.reset()
+    for _ in range(3):
+        with hindcast.enable(async_=False, back_off=False):
+            seen = gradients(points)
+        assert is_close([one for one in seen if one is not None], [other for other in expected if other is not None])
+    stats = hindcast.stats()
+    assert not stats["fallbacks_by_reason"] and stats["backwards"] == 12 and stats["hits"] == 12 - stats["misses"] >= 7, stats

@@ -1,13 +1,10 @@
-"""One engine against PyTorch's own in this process. Forwards are never timed, and the two take turns in an order that is
-reversed every time, so that a change of the machine's speed meets both."""
+"""One engine and PyTorch's own in turn, in this process. Forwards are never timed."""
 
 import contextlib
 import ctypes
-import gc
 import os
 import statistics
 import time
-from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 import torch
@@ -15,9 +12,9 @@ from torch import Tensor
 
 from .lanes import Lane
 from .memory import peak_bytes
+from .turns import BLOCK_US, agree, in_turn, quartiles, quotients
 from .workloads import Workload
 
-_BLOCK_US = 1500.0
 _WARM_UP = 3
 _FEWEST_PAIRS = 11
 
@@ -60,12 +57,6 @@ def _gradients(workload: Workload, lane: Lane) -> list[Optional[Tensor]]:
     return [parameter.grad for parameter in workload.parameters]
 
 
-def _agree(expected: Optional[Tensor], seen: Optional[Tensor]) -> bool:
-    if expected is None or seen is None:
-        return expected is seen
-    return torch.allclose(seen, expected, rtol=1e-3, atol=1e-5)
-
-
 def _nodes(loss: Tensor) -> int:
     seen = set()
     left = [loss.grad_fn]
@@ -87,43 +78,26 @@ def waited_ns() -> int:
     return waited
 
 
-def _spread(samples: Sequence[float]) -> tuple[float, float]:
-    """The median and the distance of the quartiles."""
-    low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
-    return middle, high - low
-
-
 def _time_pairs(workload: Workload, lane: Lane, stock: Lane, seconds: float) -> dict[str, Any]:
     guess = statistics.median(_block_us(workload, stock, 1)[0] for _ in range(3))
-    backwards = max(1, min(100, int(_BLOCK_US / guess)))
-    of_stock: list[tuple[float, float]] = []
-    of_lane: list[tuple[float, float]] = []
-    turns = [(stock, of_stock), (lane, of_lane)]
-    gc.collect()
-    gc.disable()
+    backwards = max(1, min(100, int(BLOCK_US / guess)))
     waited, start = waited_ns(), time.perf_counter_ns()
-    try:
-        while time.perf_counter_ns() - start < seconds * 1e9 or len(of_stock) < _FEWEST_PAIRS:
-            for engine, samples in turns:
-                samples.append(_block_us(workload, engine, backwards))
-            turns.reverse()
-    finally:
-        gc.enable()
+    blocks = in_turn((stock, lane), lambda engine: _block_us(workload, engine, backwards), seconds=seconds, fewest=_FEWEST_PAIRS)
     waited, elapsed = waited_ns() - waited, time.perf_counter_ns() - start
-    (stock_us, stock_cpu), (lane_us, lane_cpu) = zip(*of_stock), zip(*of_lane)
-    ratio, ratio_distance = _spread([first / second for first, second in zip(stock_us, lane_us)])
+    (stock_us, stock_cpu), (lane_us, lane_cpu) = zip(*blocks[stock]), zip(*blocks[lane])
+    ratio, spread = quotients(stock_us, lane_us)
     return {
         "pairs": len(stock_us),
         "backwards": backwards * len(stock_us),
         "stock_us": statistics.median(stock_us),
-        "stock_spread": _spread(stock_us)[1] / statistics.median(stock_us),
+        "stock_spread": quartiles(stock_us)[1] / statistics.median(stock_us),
         "stock_cpu_us": statistics.median(stock_cpu),
         "us": statistics.median(lane_us),
-        "us_spread": _spread(lane_us)[1] / statistics.median(lane_us),
+        "us_spread": quartiles(lane_us)[1] / statistics.median(lane_us),
         "cpu_us": statistics.median(lane_cpu),
         "ratio": ratio,
-        "ratio_spread": ratio_distance / ratio,
-        "cpu_ratio": statistics.median(first / second for first, second in zip(stock_cpu, lane_cpu)),
+        "ratio_spread": spread,
+        "cpu_ratio": quotients(stock_cpu, lane_cpu)[0],
         "waited": max(0, waited) / elapsed,
     }
 
@@ -150,7 +124,7 @@ def measure(
     row["kernels_us"] = (time.perf_counter_ns() - start) / 1000
     for _ in range(_WARM_UP):
         _block_us(workload, lane, 1)
-    if not all(map(_agree, expected, _gradients(workload, lane))):
+    if not all(map(agree, expected, _gradients(workload, lane))):
         row["notes"].append("gradients differ from stock's")
 
     captures = lane.captures()

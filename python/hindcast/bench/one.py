@@ -10,6 +10,7 @@ import torch
 
 from .lanes import PEERS, make
 from .measure import keep_freed_memory, measure
+from .turns import in_short
 from .workloads import workloads
 
 
@@ -31,8 +32,7 @@ def main() -> None:
     try:
         row = measure(workload, make(options.lane, options.compiler), options.seconds, _tell)
     except Exception as error:  # whatever a compiler throws is the row's result
-        message = next((line for line in str(error).splitlines() if line.strip()), "")
-        row = {"error": f"{type(error).__name__}: {message}"[:300]}
+        row = {"error": in_short(error)}
     _tell(row)
 
 

@@ -1,73 +1,34 @@
 """Alternates hindcast and PyTorch's compiled autograd, each workload in a separate process."""
 
-import contextlib
-import json
-import os
 import shutil
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from . import children
 from .lanes import PEERS
 from .workloads import workloads
 
 LANES = ("hindcast", *PEERS)
 
 
-def _environment(threads: int, cache: Path) -> dict[str, str]:
-    # Nothing that was compiled before, by either: a kernel that is found on the disk would make a first backward look fast,
-    # and Inductor's code for one thread count serves no other.
-    return dict(
-        os.environ,
-        OMP_NUM_THREADS=str(threads),
-        HINDCAST_CACHE_DIR=str(cache / "hindcast"),
-        TORCHINDUCTOR_CACHE_DIR=str(cache / "inductor"),
-        TORCHINDUCTOR_COMPILE_THREADS="1",  # a pool of compilers would run beside the timing
-        TORCHINDUCTOR_FX_GRAPH_CACHE="0",
-        TORCHINDUCTOR_AUTOGRAD_CACHE="0",
-    )
-
-
-def _told(output: str) -> dict[str, Any]:
-    """All messages of the process: later ones win."""
-    told: dict[str, Any] = {}
-    for line in output.splitlines():
-        if line.startswith("{"):
-            with contextlib.suppress(ValueError):  # a line that was cut off
-                told |= json.loads(line)
-    return told
-
-
 def run(workload: str, lane: str, options: Any) -> dict[str, Any]:
-    """The process's output, with an error if it did not finish."""
+    """The row of a process, with an error if it did not finish."""
     command = [sys.executable, "-m", "hindcast.bench.one", workload, lane, f"--threads={options.threads}"]
     command += [f"--seconds={options.seconds}"] + ([f"--compiler={options.compiler}"] if options.compiler else [])
     row: dict[str, Any] = {"name": workload, "lane": lane, "notes": []}
     cache = Path(tempfile.mkdtemp(prefix="hindcast_bench_"))
-    child = subprocess.Popen(
-        command, env=_environment(options.threads, cache), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=True,
-    )  # fmt: skip
     try:
-        output, errors = child.communicate(timeout=options.limit)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)  # the process, and the C++ compilers that it may have started
-        output, _ = child.communicate()
-        return {**row, **_told(output), "error": f"not done after {options.limit:g} s"}
+        told, error = children.run(command, children.environment(options.threads, cache), options.limit)
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
         shutil.rmtree(cache, ignore_errors=True)
-    row |= _told(output)
-    if "ratio" not in row and "error" not in row:
-        lines = [line for line in errors.splitlines() if line.strip()]
-        row["error"] = f"exit {child.returncode}: {lines[-1] if lines else 'no output'}"[:300]
+    for message in told:  # later ones win
+        row |= message
+    if "error" not in row and (error or "ratio" not in row):
+        row["error"] = error or "no output"
     return row
 
 
