@@ -97,8 +97,9 @@ void FunctionTrace::finish_eagerly(std::vector<at::Tensor> outputs, const std::v
   }
   outputs_.clear();
   lead_kept_stand_ins_on();
-  for (const Primal& primal : primals_) {
-    if (had_saved_tensor_hooks() && primal.is_leaf && primal.inner.is_valid()) refuse_gradients(*primal.inner.function, primal.outside);
+  for (size_t i = 0; i < inputs.size() && had_saved_tensor_hooks(); ++i) {  // tensors from outside have input nodes, which lead on
+    const Primal& primal = primals_[i];
+    if (primal.is_leaf && primal.inner.is_valid()) refuse_gradients(*primal.inner.function, primal.outside);
   }
   inputs_ = nullptr;
   for (size_t o = 0; o < outputs.size(); ++o) {

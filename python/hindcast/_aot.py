@@ -76,10 +76,19 @@ def _nothing(*_: Any) -> None:
     pass
 
 
-_CHANGES = (
-    "it changes what it sees besides its arguments, asks for gradients that are not there, returns new objects or tensors of a subclass, or draws "
-    "numbers of Python's or NumPy's generators"
-)
+def _why_it_must_run(call: Call) -> Optional[str]:
+    """Why each call with such arguments must run the function; None: a program can repeat what it did in this one."""
+    if call.draws:
+        return "it draws numbers of Python's or NumPy's generators"
+    if call.clears_gradients:
+        return "it sets .grad of a tensor, or asks for one that is not there"
+    if call.makes_objects:
+        return "it returns new objects, or tensors of a subclass"
+    if not call.seen.holds():
+        return "it changes what it sees besides its arguments: an attribute, a global variable or a variable of a closure"
+    return None
+
+
 _has_names: Callable[[torch.Tensor], bool] = getattr(torch.Tensor, "has_names", lambda tensor: False)  # LibTorch 2.13 has none
 _Kinds = dict[int, tuple[dict[Any, int], Any]]  # by number: its position among the kinds of a state
 
@@ -238,11 +247,12 @@ class AotFunction:
         kinds = seen.state.kinds
         facts = kinds.get(key)
         if facts is None:
+            why = seen.state.eager.get(key)
+            if why is not None:
+                raise Untraceable(why, of_function=True)
             facts = kinds[key] = self._new_kind(taken, seen.state, key)
             if seen.is_costly:
                 call("aot_lookup_is_costly", self._number)
-        elif facts == EAGER:
-            raise Untraceable(_CHANGES, of_function=True)
         taken.owner, taken.kind, taken.seen, taken.whole_key = self, facts, seen, key
         taken.generators = seen.generators
         fixed = taken.tensors_in(self._fixed) if self._fixed else []
@@ -267,11 +277,14 @@ class AotFunction:
     def _finish(
         self, taken: Call, tensors: list[torch.Tensor], shape: int, raised: bool, warned: bool, released: list[int], calls_to_come: int
     ) -> Any:
-        must_run_again = taken.draws or taken.clears_gradients or taken.makes_objects
-        if taken.was_run and (must_run_again or not taken.seen.holds()):
-            self._forget((taken.kind,))
-            taken.seen.state.kinds[taken.whole_key] = EAGER
         if taken.was_run:
+            why = _why_it_must_run(taken)
+            if why is not None:
+                self._forget((taken.kind,))
+                state = taken.seen.state
+                state.kinds.pop(taken.whole_key, None)
+                if not taken.imports:  # else a module's own code may have drawn, which runs once
+                    state.leave(taken.whole_key, why)
             replace_stand_ins(self.objects_of(taken.seen.state), taken.stand_ins)
         for number in released:
             kept.pop(number, None)

@@ -65,7 +65,7 @@ def key_of(leaf: Any) -> Any:
 class Call:
     """A call's arguments, flattened."""
 
-    __slots__ = ("arguments", "classes", "clears_gradients", "containers", "depth", "draws", "firsts", "generators", "key", "kind", "makes_objects", "objects", "outer", "owner", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
+    __slots__ = ("arguments", "classes", "clears_gradients", "containers", "depth", "draws", "firsts", "generators", "imports", "key", "kind", "makes_objects", "objects", "outer", "owner", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises Untraceable."""
@@ -80,6 +80,7 @@ class Call:
         self.clears_gradients = False
         self.classes: list[tuple[int, type]] = []  # those of result tensors that are of a subclass, by number
         self.makes_objects = False  # whether the result has objects that each call must make itself
+        self.imports = False  # whether modules were imported while the function ran
         self.was_run = False  # whether the function ran in this call, traced or eagerly
         self.result: Any = None  # the result of an eager call
         self.stand_ins: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = []  # passed to the function, each with its tensor

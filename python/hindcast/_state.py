@@ -24,9 +24,11 @@ _PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
 
 
 class State:
-    """One state of everything that a function sees. `kinds`: the kinds of calls known in it, for the caller."""
+    """One state of everything that a function sees. For the caller: `kinds`, the kinds of calls known in it by number, and `eager`, why
+    calls of other kinds run eagerly."""
 
-    __slots__ = ("kept", "key", "kinds", "names", "seen")
+    __slots__ = ("eager", "kept", "key", "kinds", "names", "seen")
+    _MOST_EAGER = 256
 
     def __init__(self, key: Any, names: Iterable[int], kept: list[Any]) -> None:
         self.key = key
@@ -34,6 +36,12 @@ class State:
         self.kept = kept
         self.seen: list[_Seen] = []
         self.kinds: dict[Any, int] = {}
+        self.eager: dict[Any, str] = {}
+
+    def leave(self, key: Any, why: str) -> None:
+        if len(self.eager) >= self._MOST_EAGER:  # a number among the arguments differs from call to call
+            self.eager.clear()
+        self.eager[key] = why
 
 
 def _weakly(value: Any) -> Callable[[], Any]:

@@ -442,6 +442,35 @@ def test_a_checkpoint_in_a_function():
         assert all(map(torch.allclose, first, expected_first)) and all(map(torch.allclose, seen, expected))
 
 
+# PyTorch's reentrant checkpoint has no second derivatives.
+@pytest.mark.parametrize("order, reentrant", [(1, False), (2, False), (1, True)])
+def test_a_checkpoint_behind_a_custom_function(order, reentrant):
+    first, last = torch.nn.Linear(4, 4), torch.nn.Linear(4, 3)
+    inner = torch.nn.Linear(4, 4)
+
+    def function(x):
+        x = NotTraceable.apply(first(x)) if not reentrant else checkpoint(inner, first(x), use_reentrant=True)
+        return last(checkpoint(torch.tanh, x, use_reentrant=False)).square().mean()
+
+    parameters = [*first.parameters(), *last.parameters(), *(inner.parameters() if reentrant else ())]
+
+    def gradients(called, x):
+        for one in parameters:
+            one.grad = None
+        loss = called(x)
+        if reentrant:
+            loss.backward()
+            return [one.grad for one in parameters]
+        slopes = torch.autograd.grad(loss, parameters, create_graph=order == 2)
+        return torch.autograd.grad(sum(slope.square().sum() for slope in slopes), parameters) if order == 2 else slopes
+
+    compiled = hindcast.aot_function(function)
+    for _ in range(3):
+        x = torch.randn(5, 4)
+        expected = gradients(function, x)
+        assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(gradients(compiled, x), expected))
+
+
 class NotTraceable(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):

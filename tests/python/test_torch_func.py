@@ -1,5 +1,6 @@
 """torch.func and torch.autograd.functional under the guard: the same results and errors as without it."""
 
+import hindcast
 import pytest
 import torch
 from side_by_side import STEPS, error_of, leaf, same_as_stock
@@ -313,3 +314,50 @@ def test_errors_of_functional():
         )
 
     same_as_stock(program)
+
+
+class Square(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad * ctx.saved_tensors[0]
+
+
+def with_getitem_of_a_batched_index(w):
+    """As Hugging Face's attention masks."""
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+
+    mask = torch.tensor([True, False, True])
+    with TransformGetItemToIndex():
+        kept = vmap(lambda i: mask[i])(torch.arange(3))
+    return (w[:3] * kept).sum()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda w: vmap(Square.apply)(w).sum(),
+        lambda w: (grad(lambda x: Square.apply(x).sum())(w) * w).sum(),
+        lambda w: vmap(grad(lambda x: Square.apply(x).sin()))(w).mul(w).sum(),
+        lambda w: jacrev(lambda x: Square.apply(x).sin())(w).sum(),
+        with_getitem_of_a_batched_index,
+    ],
+    ids=["vmap", "grad", "vmap_of_grad", "jacrev", "getitem"],
+)
+def test_custom_functions_under_transforms_in_a_compiled_function(function):
+    """PyTorch calls them by a higher-order operator, which chooses its kernel in Python."""
+    f = hindcast.aot_function(function)
+    for step in range(6):
+        w = torch.randn(4 + step // 3, requires_grad=True)
+        results = [called(w) for called in (f, function)]
+        seen, expected = (torch.autograd.grad(result, w)[0] for result in results)
+        assert torch.allclose(*results) and torch.allclose(seen, expected)

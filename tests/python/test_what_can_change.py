@@ -1212,3 +1212,20 @@ def test_an_error_without_a_text():
 
     with pytest.raises(Wordless):
         hindcast.aot_function(function)(torch.ones(3))
+
+
+def test_a_module_that_draws_when_it_is_imported_costs_one_trace(tmp_path, monkeypatch):
+    """As torch.utils.checkpoint imports Dynamo in its first call."""
+    (tmp_path / "draws_at_import.py").write_text("import random\nrandom.random()\nFACTOR = 2.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def function(x):
+        import draws_at_import
+
+        return x.sin() * draws_at_import.FACTOR
+
+    f = hindcast.aot_function(function)
+    for step in range(6):
+        x = torch.full((3,), float(step))
+        assert torch.allclose(f(x), function(x))
+    assert f.stats()["eager"] == 0 and f.stats()["traces"] <= 3, f.stats()
