@@ -1,5 +1,6 @@
 #include "capture/function/history.h"
 
+#include "base/interpreter_error.h"
 #include "capture/backward/field_sink.h"
 #include "capture/backward/node_class.h"
 #include "capture/backward/typed_collectors.h"
@@ -45,6 +46,7 @@ bool has_a_formula_of_the_users(Node& node) {
   try {
     return !node.is_traceable();
   } catch (const std::exception&) {  // Python's AttributeError: not declared
+    base::forget_interpreter_error();
     return true;
   }
 }

@@ -2,6 +2,7 @@
 
 #include "capture/function/function_trace.h"
 
+#include "base/interpreter_error.h"
 #include "capture/function/places.h"
 #include "capture/function/recorder_scope.h"
 #include "capture/graph/accumulation.h"
@@ -54,6 +55,7 @@ std::optional<variable_list> FunctionTrace::backward_for_all(const variable_list
   try {
     gradients = record_backward(tangents, /*create_graph=*/false, flows);
   } catch (const std::exception&) {
+    base::forget_interpreter_error();
     return std::nullopt;
   }
   return recorder_.refusal() || recorder_.has_mixed_gradients() || !depends_on_tangents_alone() ? std::nullopt : std::move(gradients);
@@ -87,6 +89,7 @@ std::optional<variable_list> FunctionTrace::record_backward(const variable_list&
     }
   } catch (const std::exception& error) {
     if (!is_about_a_stand_in(error)) throw;
+    base::forget_interpreter_error();
     return std::nullopt;
   }
   variable_list gradients;

@@ -2,6 +2,7 @@
 // calls are made of it.
 
 #include "base/first_line.h"
+#include "base/interpreter_error.h"
 #include "base/log.h"
 #include "capture/function/random_state.h"
 #include "codegen/partition/some_tangents.h"
@@ -94,6 +95,12 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
     leave_to_the_function(kLosesHistory);
     const at::AutoGradMode no_grad(false);
     return with_error(live_->backward_as_itself(tangents, /*create_graph=*/false), kLosesHistory);
+  }
+  // Its recomputation would restore the state of random numbers, which ends a recording. It is the user's code, and runs once.
+  if (is_usual && !all_flow && live_->had_saved_tensor_hooks() && live_->draws_random_numbers()) {
+    specialisation_->give_up();
+    note_eager("a checkpoint in it draws random numbers");
+    return live_->backward_as_itself(tangents, create_graph);
   }
   if (!is_usual) return unusual_backward(tangents, create_graph);
   variable_list given = tangents;
@@ -197,6 +204,7 @@ void AotNode::learn(const variable_list& tangents, bool for_this_call, bool with
       live_->backward(whole);
       if (live_->refusal()) why_not = *live_->refusal();
     } catch (const std::exception& error) {  // a result has no derivative
+      base::forget_interpreter_error();
       why_not = base::first_line(error);
     }
     random.restore();
@@ -234,6 +242,7 @@ AotNode::ForSecondOrder AotNode::learn_second_order(const variable_list& tangent
     live_->backward(tangents, /*create_graph=*/true);
     if (!live_->refusal()) found = {.joint = joint_of(*live_, *context_)};
   } catch (const std::exception& error) {
+    base::forget_interpreter_error();
     HC_LOG(Aot, Info, "a function has no second derivative: {}", base::first_line(error));
   }
   random.restore();

@@ -1,6 +1,7 @@
 #include "python/csrc/callbacks.h"
 
 #include "base/fork.h"
+#include "base/interpreter_error.h"
 #include "base/waits.h"
 #include "capture/function/kept_tensors.h"
 #include "capture/graph/known_op.h"
@@ -103,6 +104,22 @@ void wait_without_gil(void (*wait)(void*), void* argument) {
 }
 
 [[maybe_unused]] const bool waits_without_gil = (base::wait_without_interpreter_by(wait_without_gil), true);
+
+void forget_error() {
+  struct Functions {
+    int (*take_gil)() = python_function<int (*)()>("PyGILState_Ensure");
+    void (*leave_gil)(int) = python_function<void (*)(int)>("PyGILState_Release");
+    void (*clear)() = python_function<void (*)()>("PyErr_Clear");
+  };
+  static constinit base::MadeOnce<const Functions> made;
+  const Functions& python = made.get();
+  if (python.take_gil == nullptr || python.leave_gil == nullptr || python.clear == nullptr) return;
+  const int state = python.take_gil();
+  python.clear();
+  python.leave_gil(state);
+}
+
+[[maybe_unused]] const bool forgets_errors = (base::forget_interpreter_error_by(forget_error), true);
 
 void throw_if_raised(const c10::IValue& error) {
   if (!error.isNone()) throw PythonError(error.toStringRef());

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ._facts import PLAIN, Argument, Call, Shape, containers_in, is_by_value, weakly
 from ._flatten import flatten, is_size, without_symbols
-from ._higher_order import pass_over_the_recorders_key
+from ._higher_order import pass_over_the_recorders_keys
 from ._kept_arguments import SetAttribute, mark_as, set_attributes_of_modules
 from ._library import ops
 from ._made_objects import TakenApart, is_new_in_each_call
@@ -95,7 +95,7 @@ def _run_function(
             for stand_in, given in zip(tensors, call.tensors):
                 call.stand_ins.append((weakref.ref(stand_in), given))
                 mark_as(given, stand_in)
-        pass_over_the_recorders_key()
+        pass_over_the_recorders_keys()
         modules = len(sys.modules)
         start = _clock()
         sets: list[SetAttribute] = []

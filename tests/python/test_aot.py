@@ -2329,3 +2329,41 @@ def test_the_class_of_an_argument():
         x = make(torch.ones(2))
         for each in (x, x.requires_grad_(False) if x.is_leaf else x):
             assert_same(f(each).detach(), function(each).detach())
+
+
+@pytest.mark.parametrize("make", [hindcast.aot_function, hindcast.aot_module])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_checkpoint_of_which_some_results_get_no_gradient(make, dropout):
+    """As the loss and the logits of a model with gradient checkpointing. The checkpointed layer runs as often as in eager."""
+    runs = []
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.head = torch.nn.Linear(8, 8), torch.nn.Linear(8, 2)
+
+        def layer(self, x):
+            runs.append(len(x))
+            return torch.nn.functional.dropout(self.inner(x), dropout).tanh()
+
+        def forward(self, x):
+            logits = self.head(torch.utils.checkpoint.checkpoint(self.layer, x, use_reentrant=False))
+            return logits.square().mean(), logits
+
+    net = Net()
+
+    def step(called, seed):
+        net.zero_grad()
+        torch.manual_seed(seed)
+        loss, _ = called(torch.randn(5, 8))
+        loss.backward()
+        return [loss.detach(), *(each.grad for each in net.parameters())], torch.rand(1)
+
+    compiled = make(net, fallback_random=True)
+    for seed in range(6):
+        expected, drawn = step(net, seed)
+        most = len(runs)
+        runs.clear()
+        seen, drawn_by_ours = step(compiled, seed)
+        assert all(map(torch.allclose, seen, expected)) and torch.equal(drawn, drawn_by_ours) and len(runs) <= most
+        runs.clear()

@@ -342,19 +342,29 @@ def with_getitem_of_a_batched_index(w):
     return (w[:3] * kept).sum()
 
 
+def with_while_loop(w):
+    from torch._higher_order_ops import while_loop
+
+    with torch.no_grad():
+        _, factor = while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * 2), (torch.tensor(0), w.detach()))
+    return (factor * w).sum()
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        with_while_loop,
+        lambda w: torch.cond(w.sum() > 0, torch.sin, torch.cos, (w,)).sum(),
         lambda w: vmap(Square.apply)(w).sum(),
         lambda w: (grad(lambda x: Square.apply(x).sum())(w) * w).sum(),
         lambda w: vmap(grad(lambda x: Square.apply(x).sin()))(w).mul(w).sum(),
         lambda w: jacrev(lambda x: Square.apply(x).sin())(w).sum(),
         with_getitem_of_a_batched_index,
     ],
-    ids=["vmap", "grad", "vmap_of_grad", "jacrev", "getitem"],
+    ids=["while_loop", "cond", "vmap", "grad", "vmap_of_grad", "jacrev", "getitem"],
 )
-def test_custom_functions_under_transforms_in_a_compiled_function(function):
-    """PyTorch calls them by a higher-order operator, which chooses its kernel in Python."""
+def test_higher_order_operators_in_a_compiled_function(function):
+    """They choose their kernel in Python. A custom Function under a transform is called by one."""
     f = hindcast.aot_function(function)
     for step in range(6):
         w = torch.randn(4 + step // 3, requires_grad=True)
