@@ -122,6 +122,9 @@ def _run_function(
                 call.makes_objects = True
         del result, last
         apart.take_tensors(lambda leaf: weakly(leaf) if id(leaf) in objects else leaf)
+        if owner.owned_results:  # the backward is over, also for tensors in objects
+            freed = {id(tensor): tensor.detach() for tensor in apart.tensors if tensor.grad_fn is not None}
+            apart.tensors = [freed.get(id(tensor), tensor) for tensor in apart.tensors]
         if call is not None:
             call.classes = [(number, type(tensor)) for number, tensor in enumerate(apart.tensors) if type(tensor) not in PLAIN]
             call.makes_objects = call.makes_objects or bool(call.classes)

@@ -1,6 +1,7 @@
 """hindcast.train_step() compared with the same step in PyTorch, in float64."""
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -632,3 +633,27 @@ def test_a_scaler_goes_on_after_an_error():
     assert_same([parameter.detach() for parameter in net.parameters()], before)
     step(torch.ones(4, 3))
     assert not torch.equal(net.weight, before[0])
+
+
+@dataclasses.dataclass
+class Output:
+    mean: torch.Tensor
+    logits: torch.Tensor
+    size: int
+
+
+def test_tensors_in_an_object_that_is_returned_have_no_history():
+    net = torch.nn.Linear(4, 3)
+
+    def function(x, target):
+        logits = net(x)
+        loss = torch.nn.functional.cross_entropy(logits, target)
+        return loss, Output(logits.mean(), logits, len(x))
+
+    step = hindcast.train_step(torch.optim.SGD(net.parameters(), lr=0.0), function)
+    for _ in range(4):
+        x, target = torch.randn(5, 4), torch.randint(3, (5,))
+        loss, output = step(x, target)
+        assert torch.allclose(output.logits, net(x)) and torch.allclose(output.mean, net(x).mean()) and output.size == 5
+        assert not loss.requires_grad and not output.logits.requires_grad
+    assert step.stats()["hits"] == 3, step.stats()
