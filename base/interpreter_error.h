@@ -3,8 +3,8 @@
 
 namespace hindcast::base {
 
-/// To be called where an exception is caught that autograd's engine may have thrown, and is not thrown again: torch's engine for Python also
-/// sets it as Python's current error, which the next call into Python would report as its own.
+/// To be called where an exception of autograd's engine is caught and not thrown again: torch's engine for Python also sets it as Python's
+/// current error, which the next call into Python would report as its own.
 void forget_interpreter_error();
 
 /// What forget_interpreter_error() calls.

@@ -90,9 +90,10 @@ class AotNode final : public capture::ProgramNode {
   // learn_backward.cpp
   variable_list backward_of_trace(const variable_list& tangents, bool is_usual);
   variable_list backward_on_stand_ins(const variable_list& tangents, bool is_usual);
+  bool gives_up_a_checkpoint() const;
   variable_list unusual_backward(const variable_list& tangents, bool create_graph);
   bool learn_with_zeros(bool with_graph);
-  bool learn_for_graph();  // without the user's code; false: the backward runs on the stand-ins
+  bool learn_for_graph();                                       // without the user's code; false: the backward runs on the stand-ins
   variable_list users_backward(const variable_list& tangents);  // may run the user's code
   variable_list with_zeros(const variable_list& tangents) const;
   std::optional<variable_list> backward_for_all(const variable_list& whole, const std::vector<bool>& flows);

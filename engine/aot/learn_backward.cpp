@@ -96,12 +96,7 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
     const at::AutoGradMode no_grad(false);
     return with_error(live_->backward_as_itself(tangents, /*create_graph=*/false), kLosesHistory);
   }
-  // Its recomputation would restore the state of random numbers, which ends a recording. It is the user's code, and runs once.
-  if (is_usual && !all_flow && live_->had_saved_tensor_hooks() && live_->draws_random_numbers()) {
-    specialisation_->give_up();
-    note_eager("a checkpoint in it draws random numbers");
-    return live_->backward_as_itself(tangents, create_graph);
-  }
+  if (is_usual && !all_flow && gives_up_a_checkpoint()) return live_->backward_as_itself(tangents, create_graph);
   if (!is_usual) return unusual_backward(tangents, create_graph);
   variable_list given = tangents;
   if (is_users) std::transform(given.begin(), given.end(), given.begin(), as_contiguous);
@@ -120,6 +115,15 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   if (comes_again && are_as_given(specialisation_->programs().next()))
     take_over();  // now, while the saved tensors are unmodified: LibTorch's engine has just checked
   return gradients;
+}
+
+// A checkpoint that draws random numbers restores their state when it recomputes, which ends a recording. What it recomputes is the user's
+// code, and runs once.
+bool AotNode::gives_up_a_checkpoint() const {
+  if (!live_->had_saved_tensor_hooks() || !live_->draws_random_numbers()) return false;
+  specialisation_->give_up();
+  note_eager("a checkpoint in it draws random numbers");
+  return true;
 }
 
 // The incoming gradients are batched, sparse or to be differentiated.
