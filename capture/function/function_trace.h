@@ -127,9 +127,13 @@ class FunctionTrace final : private Policy {
   /// Its backward calls user code, which must run only once.
   bool has_users_backward() const { return has_users_backward_; }
 
+  /// Differentiable results whose histories lead to the same primals.
+  struct HistoryGroup {
+    std::vector<uint32_t> primals, results;  // `results`: by number among the differentiable ones
+  };
   struct Histories {
-    std::vector<std::vector<uint32_t>> primals;  // the sets of primals that differentiable results depend on, each set once
-    size_t nodes = 0;                            // nodes that autograd made for these results
+    std::vector<HistoryGroup> groups;  // in the order in which autograd made the last node of each
+    size_t nodes = 0;  // nodes that autograd made for these results
   };
   /// Call it before backward().
   Histories histories() const;

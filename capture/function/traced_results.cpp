@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -210,7 +211,12 @@ at::Tensor FunctionTrace::real_result(size_t result) const {
 FunctionTrace::Histories FunctionTrace::histories() const {
   std::unordered_map<const Node*, uint32_t> begins;
   for (uint32_t i = 0; i < primals_.size(); ++i) begins.emplace(primals_[i].gradient.function.get(), i);
-  std::set<std::vector<uint32_t>> histories;
+  struct Group {
+    std::vector<uint32_t> results;
+    uint64_t last = 0;  // the number of the last node
+  };
+  std::map<std::set<uint32_t>, Group> groups;  // by their primals
+  uint32_t number = 0;
   std::unordered_set<const Node*> nodes;
   for (size_t i = 0; i < results_.size(); ++i) {
     if (!results_[i].is_differentiable) continue;
@@ -228,9 +234,17 @@ FunctionTrace::Histories FunctionTrace::histories() const {
       nodes.insert(node);
       for (const Edge& edge : node->next_edges()) open.push_back(edge.function.get());
     }
-    histories.emplace(reached.begin(), reached.end());
+    Group& group = groups[std::move(reached)];
+    group.results.push_back(number++);
+    group.last = std::max(group.last, torch::autograd::impl::gradient_edge(result_stand_ins_[i]).function->sequence_nr());
   }
-  return {{histories.begin(), histories.end()}, nodes.size()};
+  // LibTorch's engine begins with the node that was made last.
+  std::vector<std::pair<uint64_t, HistoryGroup>> in_order;
+  for (auto& [primals, group] : groups) in_order.push_back({group.last, {{primals.begin(), primals.end()}, std::move(group.results)}});
+  std::stable_sort(in_order.begin(), in_order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  Histories histories{{}, nodes.size()};
+  for (auto& [last, group] : in_order) histories.groups.push_back(std::move(group));
+  return histories;
 }
 
 }  // namespace hindcast::capture

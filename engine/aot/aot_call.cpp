@@ -158,15 +158,25 @@ std::vector<at::Tensor> AotCall::primals_of(const Specialisation& known) const {
   return primals;
 }
 
+// Makes the node the history of the results, or of those of `group`. It has inputs for all, and edges for all primals: those that are not
+// the group's are never used.
 void AotCall::connect(const capture::NodePtr& node, const Specialisation& known, std::vector<at::Tensor>& results,
-                      const std::vector<at::Tensor>& primals) const {
+                      const std::vector<at::Tensor>& primals, const capture::FunctionTrace::HistoryGroup* group) const {
+  const auto is_in = [group](const std::vector<uint32_t>& those, uint32_t i) {
+    return group == nullptr || std::find(those.begin(), those.end(), i) != those.end();
+  };
   torch::autograd::edge_list edges;
-  for (size_t i = 0; i < primals.size(); ++i) {
-    if (known.needs_gradient(i)) edges.push_back(torch::autograd::impl::gradient_edge(primals[i]));
+  for (uint32_t i = 0; i < primals.size(); ++i) {
+    if (!known.needs_gradient(i)) continue;
+    edges.push_back(group == nullptr || is_in(group->primals, i) ? torch::autograd::impl::gradient_edge(primals[i])
+                                                                 : torch::autograd::Edge());
   }
   node->set_next_edges(std::move(edges));
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (known.results()[i].is_differentiable) torch::autograd::create_gradient_edge(results[i], node);
+  for (uint32_t i = 0, number = 0; i < results.size(); ++i) {
+    if (!known.results()[i].is_differentiable) continue;
+    const uint32_t input = node->add_input_metadata(results[i]);
+    if (group == nullptr || is_in(group->results, number)) torch::autograd::impl::set_gradient_edge(results[i], {node, input});
+    ++number;
   }
 }
 
@@ -192,12 +202,21 @@ std::optional<detail::FunctionOutput> AotCall::run(const std::shared_ptr<Special
 void AotCall::add_node(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const ProgramPair>& pair,
                        const capture::Bindings& bindings, detail::Gain gain, const std::vector<at::Tensor>& primals,
                        const std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& results) {
-  const auto node = capture::own_node(new AotNode(context_, known, bindings));
-  connect(node, *known, results, primals);
-  if (call_.has_separate_results) node->keep_for_other_results();
-  if (call_.is_timed && gain == detail::Gain::PerhapsWithBackward) node->time_backward();
-  node->set_saved(pair, primals, outputs, results);
-  node->note_streams(pair->devices);
+  const auto make = [&](const capture::FunctionTrace::HistoryGroup* group) {
+    const auto node = capture::own_node(new AotNode(context_, known, bindings));
+    connect(node, *known, results, primals, group);
+    if (call_.has_separate_results) node->keep_for_other_results(group);
+    return node;
+  };
+  const auto complete = [&](AotNode& node) {
+    if (call_.is_timed && gain == detail::Gain::PerhapsWithBackward) node.time_backward();
+    node.set_saved(pair, primals, outputs, results);
+    node.note_streams(pair->devices);
+  };
+  if (!call_.has_separate_results || known->may_have_one_node(primals)) return complete(*make(nullptr));
+  std::vector<decltype(make(nullptr))> nodes;
+  for (const auto& group : known->groups()) nodes.push_back(make(&group));
+  for (const auto& node : nodes) complete(*node);
 }
 
 std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_ptr<Specialisation>& known,
@@ -212,7 +231,6 @@ std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_pt
     note_eager_call("it writes to an input that shares memory with another");
     return run_eagerly(*context_, call_);
   }
-  if (call_.has_separate_results && !known->may_have_one_node(primals)) return run_eagerly(*context_, call_);
   const bool may_differ = !known->numbers().empty() || known->has_data_sizes();
   const bool may_draw_again = known->draws_random_numbers() && (may_differ || known->writes() || known->calls_users_operator());
   const auto random = may_draw_again ? capture::RandomState::of(primals) : capture::RandomState();
@@ -434,12 +452,27 @@ detail::FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation
   return finish_trace(of, std::move(recording.trace));
 }
 
+// For results with different histories. A later call makes a node for each group of them. In this one, LibTorch's own nodes are their
+// history.
+void AotCall::learn_alone(const std::shared_ptr<Specialisation>& known, std::unique_ptr<FunctionTrace> trace) const {
+  constexpr size_t kMostGroups = 6;  // each has programs of its own
+  if (known->groups().size() <= kMostGroups) {
+    const auto node = capture::own_node(new AotNode(context_, known, capture::bindings_at_capture(*trace->symbols())));
+    for (size_t i = 0; i < known->results().size(); ++i) {
+      if (known->results()[i].is_differentiable) node->add_input_metadata(trace->real_result(i));
+    }
+    node->set_live(std::move(trace));
+    node->keep_for_other_results();
+    node->learn_without_backward(/*by_groups=*/true);
+  }
+  if (known->programs().next() == nullptr) known->give_up();
+}
+
 detail::FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<FunctionTrace> trace) {
   if (trace->draws_random_numbers()) note_draws(*context_);
   const std::vector<at::Tensor> primals = primals_of(*known);
   if (call_.has_separate_results && !known->may_have_one_node(primals)) {
-    known->give_up();
-    trace.reset();
+    learn_alone(known, std::move(trace));
     return run_eagerly(*context_, call_);
   }
   const capture::Bindings bindings = capture::bindings_at_capture(*trace->symbols());

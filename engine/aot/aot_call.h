@@ -52,7 +52,8 @@ class AotCall {
   std::vector<at::Tensor> finish(const Specialisation& known, std::vector<at::Tensor> results, const std::vector<at::Tensor>& primals,
                                  const capture::Bindings& bindings, bool is_written);
   void connect(const capture::NodePtr& node, const Specialisation& known, std::vector<at::Tensor>& results,
-               const std::vector<at::Tensor>& primals) const;
+               const std::vector<at::Tensor>& primals, const capture::FunctionTrace::HistoryGroup* group = nullptr) const;
+  void learn_alone(const std::shared_ptr<Specialisation>& known, std::unique_ptr<capture::FunctionTrace> trace) const;
   std::vector<at::Tensor> primals_of(const Specialisation& known) const;
 
   const std::shared_ptr<AotContext> context_;

@@ -56,6 +56,13 @@ at::Tensor as_recorded(const at::Tensor& tangent) {
   return tangent.defined() && tangent.layout() == at::kStrided ? tangent.contiguous() : tangent;
 }
 
+// Those of the group, as the program for all results takes them.
+std::vector<capture::Facts> facts_of(const capture::FunctionTrace::HistoryGroup& group, const std::vector<capture::Facts>& all) {
+  std::vector<capture::Facts> facts(all.size(), tangent_facts({}));
+  for (const uint32_t result : group.results) facts[result] = all[result];
+  return facts;
+}
+
 [[noreturn]] void refuse_second_time() {
   throw std::runtime_error(
       "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved "
@@ -68,8 +75,19 @@ at::Tensor as_recorded(const at::Tensor& tangent) {
 void AotNode::set_saved(std::shared_ptr<const ProgramPair> pair, const std::vector<at::Tensor>& primals,
                         const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& results) {
   pair_ = std::move(pair);
+  bool is_of_group = false;
+  if (group_ != nullptr) {
+    auto known = specialisation_->programs().for_gradients(facts_of(*group_, whole_of(pair_)->tangents), {}, *pair_);
+    is_of_group = known != nullptr;
+    if (is_of_group) pair_ = std::move(known);
+  }
   saved_.reserve(pair_->saved.size());
-  for (const Saved& saved : pair_->saved) {
+  for (size_t i = 0; i < pair_->saved.size(); ++i) {
+    const Saved& saved = pair_->saved[i];
+    if (is_of_group && !pair_->needs_saved.empty() && !pair_->needs_saved[i]) {
+      saved_.emplace_back();
+      continue;
+    }
     switch (saved.from) {
       case Saved::From::Primal:
         saved_.emplace_back(specialisation_->is_written(saved.index)
@@ -79,7 +97,10 @@ void AotNode::set_saved(std::shared_ptr<const ProgramPair> pair, const std::vect
         break;
       case Saved::From::Result: {
         const at::Tensor& result = results[saved.index];
-        saved_.emplace_back(result, result.defined() && result.grad_fn().get() == this);
+        const bool is_own = result.defined() && result.grad_fn().get() == this;
+        // Another node's result would be a reference cycle.
+        const bool is_anothers = !is_own && result.defined() && result.grad_fn() != nullptr;
+        saved_.emplace_back(is_anothers ? result.tensor_data() : result, is_own);
         break;
       }
       case Saved::From::Forward:
@@ -89,11 +110,19 @@ void AotNode::set_saved(std::shared_ptr<const ProgramPair> pair, const std::vect
   }
   const SecondOrder& second_order = whole_of(pair_)->second_order;
   if (second_order.why_not != nullptr) return;
-  for (const auto& [number, saved] : second_order.primals) {
+  for (size_t i = 0; i < second_order.primals.size(); ++i) {
+    const auto& [number, saved] = second_order.primals[i];
     const at::Tensor& primal = primals[number];
     if (saved || !primal.defined() || specialisation_->is_written(number)) continue;
+    if (is_of_group && !pair_->needs_primals.empty() && !pair_->needs_primals[i]) continue;
     for_second_order_.push_back({number, primal, primal.is_inference() ? 0 : static_cast<uint32_t>(primal._version())});
   }
+}
+
+void AotNode::keep_for_other_results(const capture::FunctionTrace::HistoryGroup* group) {
+  has_separate_results_ = true;
+  group_ = group;
+  keeps_for_others_ = (group == nullptr ? num_inputs() : group->results.size()) > 1;
 }
 
 AotNode::~AotNode() { end(std::move(live_)); }

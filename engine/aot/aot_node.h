@@ -47,16 +47,16 @@ class AotNode final : public capture::ProgramNode {
   /// For a call that was traced: its backward runs on the stand-ins, and completes the programs.
   void set_live(std::unique_ptr<capture::FunctionTrace> trace) { live_ = std::move(trace); }
   /// Completes the programs of a traced call now, with zero gradients, since its backward may never come. Does nothing if that would run
-  /// the user's code.
-  void learn_without_backward();
+  /// the user's code. `by_groups`: for nodes of the function's history groups.
+  void learn_without_backward(bool by_groups = false);
   /// For a call that ran a program. `outputs`: the forward program's; `results`: the tensors with this node as their history; `primals`: as
   /// they were in the call.
   void set_saved(std::shared_ptr<const ProgramPair> pair, const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& outputs,
                  const std::vector<at::Tensor>& results);
   /// Reports the time of this node's backward to AotContext::back_off.
   void time_backward() { is_timed_ = true; }
-  /// The results may be differentiated separately: FunctionCall::has_separate_results.
-  void keep_for_other_results() { keeps_for_others_ = num_inputs() > 1; }
+  /// The results may be differentiated separately: FunctionCall::has_separate_results. `group`: this node is for them alone.
+  void keep_for_other_results(const capture::FunctionTrace::HistoryGroup* group = nullptr);
   /// Call it once the results have this node as their history. `devices`: the accelerator devices on which the call ran.
   void note_streams(c10::ArrayRef<c10::Device> devices);
 
@@ -111,6 +111,7 @@ class AotNode final : public capture::ProgramNode {
   };
   void make_programs(const std::vector<Recorded>& recorded, const ForSecondOrder& for_second_order, bool for_this_call,
                      const variable_list& tangents = {});
+  void add_backwards_of_groups(std::vector<std::shared_ptr<const ProgramPair>>& made, PairRequest request) const;
   bool has_symbols_of_capture() const;
   bool are_as_given(const std::shared_ptr<const ProgramPair>& pair) const;
   bool take_over();
@@ -137,7 +138,9 @@ class AotNode final : public capture::ProgramNode {
   std::vector<torch::autograd::SavedVariable> saved_;  // by ProgramPair::saved
   std::vector<KeptPrimal> for_second_order_;           // those of SecondOrder::primals that are not among ProgramPair::saved
   bool has_learned_ = false, has_failed_ = false, is_released_ = false, keeps_for_others_ = false, is_timed_ = false;
-  std::optional<hooks::StartStreams> started_on_;  // the call's streams, if there were others than this node's own
+  bool has_separate_results_ = false, learns_by_groups_ = false;
+  const capture::FunctionTrace::HistoryGroup* group_ = nullptr;  // of specialisation_
+  std::optional<hooks::StartStreams> started_on_;                // the call's streams, if there were others than this node's own
 };
 
 }  // namespace hindcast::engine

@@ -6,7 +6,6 @@
 #include "base/format.h"
 #include "cache/key.h"
 #include "codegen/partition/some_gradients.h"
-#include "codegen/partition/some_tangents.h"
 #include "engine/aot/aot_node.h"
 #include "engine/aot/carried_integers.h"
 #include "engine/aot/family.h"
@@ -33,13 +32,6 @@ AotOptions options_of_backward(AotOptions options) {
   options.tensor_names = nullptr;
   options.check_every = 0;
   return options;
-}
-
-// The joint program for gradients of only some results.
-capture::Joint with_flows(const capture::Joint& joint, const std::vector<bool>& flows) {
-  if (std::find(flows.begin(), flows.end(), false) == flows.end()) return joint;
-  const auto some = codegen::with_some_tangents(joint, flows);
-  return some ? *some : codegen::with_gradients_of(joint, flows);
 }
 
 // From gradients by edge to gradients by primal: undefined for primals that need none.

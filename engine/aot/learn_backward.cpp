@@ -177,8 +177,9 @@ variable_list AotNode::users_backward(const variable_list& tangents) {
   return gradients;
 }
 
-void AotNode::learn_without_backward() {
+void AotNode::learn_without_backward(bool by_groups) {
   const std::lock_guard lock(mutex_);
+  learns_by_groups_ = by_groups;
   if (live_->has_users_backward() || live_->had_saved_tensor_hooks()) return;
   const OnStockEngine stock;
   const c10::AutoGradMode no_grad(false);
@@ -278,7 +279,9 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSeco
     PairRequest request{context_->options, specialisation_->lasting(), specialisation_->with_gradients(), {}, [&] { return primals; }};
     request.leaves = specialisation_->leaves();
     const bool derives = !tangents.empty() && recorded.size() == 1;
-    request.is_for_others = recorded.size() > 1 || derives;
+    request.is_for_others = recorded.size() > 1 || derives || learns_by_groups_;
+    // Other calls of the same kind may have a node for each group.
+    request.recomputes_results = has_separate_results_ && specialisation_->groups().size() > 1;
     request.has_own_joint = for_second_order.joint.has_value();
     request.with_graph = request.has_own_joint ? &*for_second_order.joint : nullptr;
     request.why_no_second_order = for_second_order.why_not;
@@ -297,6 +300,7 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSeco
       request.example_tangents = tangents;
       made.push_back(make_backward_of_some(whole, flows_of(tangents), {}, request));
     }
+    if (learns_by_groups_) add_backwards_of_groups(made, request);
     request.example_tangents = recorded.front().tangents;
     ensure_backward(made, request);
     specialisation_->programs().add(std::move(made));
@@ -306,6 +310,23 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSeco
   } catch (const std::exception& error) {
     specialisation_->give_up();
     note_eager("no program could be made of its backward: " + base::first_line(error));
+  }
+}
+
+// `made` begins with the programs for all results.
+void AotNode::add_backwards_of_groups(std::vector<std::shared_ptr<const ProgramPair>>& made, PairRequest request) const {
+  const std::shared_ptr<const ProgramPair> whole = made.front();
+  for (const auto& group : specialisation_->groups()) {
+    std::vector<bool> flows(whole->tangents.size());
+    for (const uint32_t result : group.results) flows[result] = true;
+    request.is_of_one_result = group.results.size() == 1;
+    request.tangents.clear();
+    request.example_tangents.clear();
+    for (uint32_t i = 0; i < flows.size(); ++i) {
+      request.tangents.push_back(flows[i] ? whole->tangents[i] : tangent_facts({}));
+      request.example_tangents.push_back(flows[i] ? input_metadata(i).zeros_like() : at::Tensor());
+    }
+    made.push_back(make_backward_of_some(whole, flows, {}, request));
   }
 }
 

@@ -147,13 +147,25 @@ void count_bytes(const ProgramPair& pair) {
 
 SecondOrder find_second_order(const ProgramPair& pair, const capture::Joint& joint, const PairRequest& request) {
   const capture::Joint& recorded = request.with_graph != nullptr ? *request.with_graph : joint;
-  SecondOrder order = second_order_of(recorded, pair.saved_values, pair.saved, request.with_gradients);
+  SecondOrder order = second_order_of(recorded, pair.saved_values, pair.saved, request.with_gradients, request.recomputes_results);
   order.has_own_joint = request.has_own_joint;
   order.was_asked_for = request.asks_for_second_order;
   // The other program cannot repeat the kernels' numbers.
   if (request.has_own_joint && pair.draws_in_kernels) order.why_not = "it draws random numbers";
   if (request.why_no_second_order != nullptr) order.why_not = request.why_no_second_order;
   return order;
+}
+
+void find_needs(ProgramPair& pair, const std::vector<bool>& flows) {
+  const SecondOrder& order = pair.whole->second_order;
+  if (order.why_not == nullptr) {
+    ReadForDerivatives read = read_for_derivatives(order, pair.saved_values, flows);
+    pair.needs_saved = std::move(read.saved);
+    pair.needs_primals = std::move(read.primals);
+  }
+  pair.needs_saved.resize(pair.saved.size());
+  const std::vector<capture::ValueId>& inputs = pair.backward->graph()->inputs;
+  for (size_t i = 0; i < pair.saved.size(); ++i) pair.needs_saved[i] = pair.needs_saved[i] || inputs[i].defined();
 }
 
 std::shared_ptr<ProgramPair> beside(const std::shared_ptr<const ProgramPair>& whole, capture::Joint joint) {
@@ -252,6 +264,7 @@ std::shared_ptr<const ProgramPair> make_backward_of_some(const std::shared_ptr<c
   pair->wants = wants;
   add_backward(*pair, backward, request);
   for (size_t i = 0; takes_zeros && i < flows.size(); ++i) pair->takes_zeros[i] = !flows[i];
+  if (request.is_of_one_result) find_needs(*pair, flows);
   count_bytes(*pair);
   return pair;
 }

@@ -39,6 +39,8 @@ struct ProgramPair {
   std::vector<bool> takes_zeros;                     // by differentiable result: takes zeros if no gradient comes in
   std::shared_ptr<const ProgramPair> whole;          // the ProgramPair for all results; nullptr if these are
   SecondOrder second_order;                          // only if `whole` is nullptr
+  // For a node of one result: by `saved` and by SecondOrder::primals, whether it reads them. Empty: it may read all.
+  std::vector<bool> needs_saved, needs_primals;
   FoundOnce<std::shared_ptr<detail::AotCore>> with_graph;  // the backward as a compiled function, for create_graph; as second_order
 
   /// True if its backward was traced, not derived from another.
@@ -73,12 +75,15 @@ struct PairRequest {
   bool has_own_joint = false;                                     // SecondOrder::has_own_joint
   const char* why_no_second_order = nullptr;                      // SecondOrder::why_not
   bool asks_for_second_order = false;                             // SecondOrder::was_asked_for
+  bool recomputes_results = false;                                // SecondOrder::recomputes_results
+  bool is_of_one_result = false;                                  // for ProgramPair::needs_saved
 
   void has_second_order_of(const SecondOrder& former) {
     has_own_joint = former.has_own_joint;
     with_graph = has_own_joint || !former.joint.known.empty() ? &former.joint : nullptr;
     why_no_second_order = former.why_not;
     asks_for_second_order = former.was_asked_for;
+    recomputes_results = former.recomputes_results;
   }
 };
 /// True if both programs will have kernels, and results need not be bitwise equal to ATen's.

@@ -3,6 +3,7 @@
 #include "capture/graph/unsafe_views.h"
 #include "capture/ops/op_facts.h"
 #include "codegen/partition/joint_uses.h"
+#include "codegen/partition/some_tangents.h"
 #include "engine/aot/without_statistics.h"
 
 #include <torch/csrc/autograd/variable.h>
@@ -90,7 +91,7 @@ std::vector<bool> values_of_forward(const JointUses& uses) {
 // Values that are used without recomputation: results, and values without an autograd history. A result that is
 // compared with recomputed values is recomputed too, so that both round the same way.
 std::vector<SecondOrder::Given> find_given(const JointUses& uses, const std::vector<ValueId>& saved_values, const std::vector<Saved>& saved,
-                                           const std::vector<uint32_t>& with_gradients) {
+                                           const std::vector<uint32_t>& with_gradients, bool recomputes_results) {
   const std::vector<bool> has_history = values_with_history(uses, with_gradients), is_of_forward = values_of_forward(uses);
   const std::vector<bool> is_compared = codegen::find_compared(uses);
   std::vector<SecondOrder::Given> given;
@@ -99,7 +100,8 @@ std::vector<SecondOrder::Given> find_given(const JointUses& uses, const std::vec
     // The value was added by a pass over the program for first derivatives. Here its number may belong to a value of the backward.
     if (value >= is_of_forward.size() || !is_of_forward[value]) continue;
     const bool is_result = saved[i].from == Saved::From::Result && !is_compared[uses.memory_of({value}).index];
-    if (is_result || (saved[i].from == Saved::From::Forward && !has_history[value])) given.push_back({i, has_history[value]});
+    if (is_result ? !recomputes_results || !has_history[value] : saved[i].from == Saved::From::Forward && !has_history[value])
+      given.push_back({i, has_history[value]});
   }
   return given;
 }
@@ -136,12 +138,38 @@ std::vector<bool> find_read(const JointUses& uses, std::vector<ValueId> open, co
 
 }  // namespace
 
+capture::Joint with_flows(const capture::Joint& joint, const std::vector<bool>& flows) {
+  if (std::find(flows.begin(), flows.end(), false) == flows.end()) return joint;
+  const auto some = codegen::with_some_tangents(joint, flows);
+  return some ? *some : codegen::with_gradients_of(joint, flows);
+}
+
+ReadForDerivatives read_for_derivatives(const SecondOrder& order, const std::vector<ValueId>& saved_values,
+                                        const std::vector<bool>& flows) {
+  const capture::Joint joint = with_flows(order.joint, flows);
+  const JointUses uses(joint);
+  std::vector<bool> is_known(uses.graph().values.size());  // by value
+  for (const auto& given : order.given) is_known[saved_values[given.saved].index] = true;
+  const auto gradients = joint.gradient_values();
+  const char* why_not = nullptr;
+  const std::vector<bool> is_read = find_read(uses, {gradients.begin(), gradients.end()}, is_known, why_not);
+  ReadForDerivatives read{std::vector<bool>(saved_values.size()), {}};
+  for (const auto& given : order.given) read.saved[given.saved] = is_read[saved_values[given.saved].index];
+  for (const auto& [saved, was_contiguous] : order.recomputed) read.saved[saved] = is_read[saved_values[saved].index];
+  for (const auto& [number, saved] : order.primals) {
+    read.primals.push_back(is_read[joint.primal_values()[number].index]);
+    if (saved && read.primals.back()) read.saved[*saved] = true;
+  }
+  return read;
+}
+
 SecondOrder second_order_of(capture::Joint joint, const std::vector<ValueId>& saved_values, const std::vector<Saved>& saved,
-                            const std::vector<uint32_t>& with_gradients) {
+                            const std::vector<uint32_t>& with_gradients, bool recomputes_results) {
   SecondOrder order;
+  order.recomputes_results = recomputes_results;
   joint = without_running_statistics(joint);
   const JointUses uses(joint);
-  order.given = find_given(uses, saved_values, saved, with_gradients);
+  order.given = find_given(uses, saved_values, saved, with_gradients, recomputes_results);
   std::vector<bool> is_known(uses.graph().values.size());  // by value
   for (const auto& given : order.given) is_known[saved_values[given.saved].index] = true;
   for (const ValueId tangent : joint.tangent_values()) {

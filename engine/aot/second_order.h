@@ -36,15 +36,27 @@ struct SecondOrder {
   capture::Joint joint;                // the joint program, traced in grad mode if formulas differ there
   bool has_own_joint = false;          // `joint` is not the one for first derivatives
   bool was_asked_for = false;          // by the call that was traced
+  bool recomputes_results = false;     // as second_order_of()'s
   std::vector<Given> given;            // values that are not recomputed, except primals
   std::vector<Recomputed> recomputed;  // values that are recomputed for their derivatives alone: the forward has saved them
   std::vector<Primal> primals;         // those that the gradients depend on
   const char* why_not = nullptr;       // why the function has no program for second derivatives; nullptr if it has
 };
 
-/// `with_gradients`: the primals that need a gradient.
+/// `with_gradients`: the primals that need a gradient. `recomputes_results`: a node may not use the history of another node's results.
 SecondOrder second_order_of(capture::Joint joint, const std::vector<capture::ValueId>& saved_values, const std::vector<Saved>& saved,
-                            const std::vector<uint32_t>& with_gradients);
+                            const std::vector<uint32_t>& with_gradients, bool recomputes_results);
+
+/// The joint program for gradients of only some results. `flows`: by tangent.
+capture::Joint with_flows(const capture::Joint& joint, const std::vector<bool>& flows);
+
+/// What the derivatives of some results' gradients read.
+struct ReadForDerivatives {
+  std::vector<bool> saved;    // by ProgramPair::saved
+  std::vector<bool> primals;  // by SecondOrder::primals
+};
+ReadForDerivatives read_for_derivatives(const SecondOrder& order, const std::vector<capture::ValueId>& saved_values,
+                                        const std::vector<bool>& flows);
 
 /// A lazily computed constant. Thread-safe.
 template <class T>

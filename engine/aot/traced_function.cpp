@@ -52,7 +52,7 @@ TracedFunction::TracedFunction(const capture::FunctionTrace& trace, detail::Func
     if (i >= trace.input_count()) lasting_.push_back(i);
   }
   capture::FunctionTrace::Histories histories = trace.histories();
-  histories_ = std::move(histories.primals);
+  groups_ = std::move(histories.groups);
   has_one_node_ = histories.nodes == 1;
 }
 
@@ -66,20 +66,20 @@ std::vector<uint32_t> TracedFunction::with_gradients() const {
 
 bool TracedFunction::may_have_one_node(const std::vector<at::Tensor>& primals) const {
   using torch::autograd::Node;
-  if (histories_.size() < 2) return true;
+  if (groups_.size() < 2) return true;
   std::unordered_set<const Node*> all;
   uint64_t lowest = ~uint64_t(0);  // a node's successors have lower topological numbers
-  for (const auto& history : histories_) {
-    for (const uint32_t primal : history) {
+  for (const auto& group : groups_) {
+    for (const uint32_t primal : group.primals) {
       const Node* node = torch::autograd::impl::gradient_edge(primals[primal]).function.get();
       all.insert(node);
       lowest = std::min(lowest, node->topological_nr());
     }
   }
-  return std::all_of(histories_.begin(), histories_.end(), [&](const std::vector<uint32_t>& history) {
+  return std::all_of(groups_.begin(), groups_.end(), [&](const auto& group) {
     std::unordered_set<const Node*> seen;
     std::vector<const Node*> open;
-    for (const uint32_t primal : history) open.push_back(torch::autograd::impl::gradient_edge(primals[primal]).function.get());
+    for (const uint32_t primal : group.primals) open.push_back(torch::autograd::impl::gradient_edge(primals[primal]).function.get());
     size_t missing = all.size();
     while (!open.empty() && missing > 0) {
       const Node* node = open.back();

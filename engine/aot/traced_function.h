@@ -55,6 +55,7 @@ class TracedFunction {
   bool has_one_node() const { return has_one_node_; }
   /// True if all results lead to the same autograd nodes, so that one node can represent all: FunctionCall::has_separate_results.
   bool may_have_one_node(const std::vector<at::Tensor>& primals) const;
+  const std::vector<capture::FunctionTrace::HistoryGroup>& groups() const { return groups_; }
   bool draws_random_numbers() const { return draws_; }
   /// True if it has data-dependent sizes: whether the program holds for a call is known only while it runs.
   bool has_data_sizes() const { return has_data_sizes_; }
@@ -74,7 +75,7 @@ class TracedFunction {
   std::vector<size_t> copied_;
   std::vector<bool> needs_gradient_;  // by primal
   std::vector<uint32_t> lasting_, leaves_, takes_gradients_of_;
-  std::vector<std::vector<uint32_t>> histories_;  // FunctionTrace::Histories::primals
+  std::vector<capture::FunctionTrace::HistoryGroup> groups_;
   bool has_gradients_ = false, has_one_node_ = false, draws_ = false, has_formulas_ = false, has_data_sizes_ = false;
   bool calls_users_operator_ = false;
 };

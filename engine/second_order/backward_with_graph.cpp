@@ -234,8 +234,7 @@ class BackwardWithGraph {
       kept.refuse(structure);
       return leave();
     }
-    if (has_run_stock_) {
-      if (is_traced_) kept.traced(structure, collected_.calls.size());
+    if (has_run_stock_ && !is_traced_) {
       record_fallback(FallbackReason::CreateGraph);
       results = std::move(gradients);
       return true;
@@ -245,6 +244,10 @@ class BackwardWithGraph {
     is_traced_ ? stats_recorder().add_miss() : stats_recorder().add_hit();
     stats_recorder().add_backward();
     stats_recorder().add_nodes(nodes);
+    if (has_run_stock_) {  // the results have different histories: in the call that is traced, LibTorch makes them
+      results = std::move(gradients);
+      return true;
+    }
     give_each_its_own_node(gradients, given);
     given.clear();  // deliver() frees what the nodes have saved
     deliver(std::move(gradients), results);
