@@ -247,6 +247,7 @@ class FunctionTrace final : private Policy {
   void bypass_call_node();
   void forget_symbols() const;
   std::vector<at::Tensor> ends_of_history() const;
+  void ignore_callers_writes() const;
   void replace_in_history(const torch::autograd::Edge& former, const torch::autograd::Edge& other) const;
 
   const SizesOf sizes_of_;

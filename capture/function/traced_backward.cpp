@@ -61,7 +61,20 @@ std::optional<variable_list> FunctionTrace::backward_for_all(const variable_list
   return recorder_.refusal() || recorder_.has_mixed_gradients() || !depends_on_tangents_alone() ? std::nullopt : std::move(gradients);
 }
 
+// The caller may have written to a result, whose memory and version its stand-in shares. LibTorch would take that for a write to a view, and
+// derive a new history of the stand-in from its base.
+void FunctionTrace::ignore_callers_writes() const {
+  const auto ignore = [](const at::Tensor& stand_in) {
+    auto* const meta = stand_in.defined() ? torch::autograd::impl::get_view_autograd_meta(stand_in) : nullptr;
+    if (meta != nullptr && meta->has_bw_view()) meta->set_attr_version(static_cast<uint32_t>(stand_in._version()));
+  };
+  std::for_each(result_stand_ins_.begin(), result_stand_ins_.end(), ignore);
+  const std::vector<at::Tensor> held = recorder_.held();
+  std::for_each(held.begin(), held.end(), ignore);
+}
+
 void FunctionTrace::begin_backward(bool create_graph) {
+  ignore_callers_writes();
   // A second backward of the same call is recorded like the first: the program is cut back to its forward.
   graph_->instrs.truncate(forward_end_);
   if (has_backward_) recorder_.forget_derived();
@@ -154,6 +167,7 @@ std::vector<ValueId> FunctionTrace::values_of_tangents(const variable_list& tang
 
 // Returns gradients by primal.
 variable_list FunctionTrace::run_engine(const variable_list& tangents, bool create_graph) {
+  ignore_callers_writes();
   at::Tensor start;
   Recorder::unrecorded([&] { start = at::zeros({}); });
   const auto root = own_node(new TangentsNode(start));

@@ -2367,3 +2367,27 @@ def test_a_checkpoint_of_which_some_results_get_no_gradient(make, dropout):
         seen, drawn_by_ours = step(compiled, seed)
         assert all(map(torch.allclose, seen, expected)) and torch.equal(drawn, drawn_by_ours) and len(runs) <= most
         runs.clear()
+
+
+def writes_to_a_part(h):
+    h[:, 0] = 1.0
+
+
+WRITES_TO_RESULTS = [lambda h: h.mul_(2.0), torch.relu_, writes_to_a_part, lambda h: h.masked_fill_(h > 0, 0.5)]
+
+
+@pytest.mark.parametrize("write", WRITES_TO_RESULTS)
+@pytest.mark.parametrize("make", [hindcast.aot_module, lambda net: torch.compile(net, backend="hindcast")], ids=["aot_module", "compile"])
+def test_a_result_that_is_a_view_is_written_to_by_the_caller(make, write):
+    """A linear layer's result for three dims is a view of a product. From the second size on, it is traced with symbolic sizes."""
+    net = torch.nn.Linear(4, 4)
+    compiled = make(net)
+    for batch in (2, 3, 4, 5):
+        x = torch.randn(batch, 5, 4)
+
+        def gradients(called):
+            h = called(x)
+            write(h)
+            return torch.autograd.grad(h.sin().sum(), list(net.parameters()))
+
+        assert all(map(torch.allclose, gradients(compiled), gradients(net)))
