@@ -2380,10 +2380,10 @@ WRITES_TO_RESULTS = [lambda h: h.mul_(2.0), torch.relu_, writes_to_a_part, lambd
 @pytest.mark.parametrize("make", [hindcast.aot_module, lambda net: torch.compile(net, backend="hindcast")], ids=["aot_module", "compile"])
 def test_a_result_that_is_a_view_is_written_to_by_the_caller(make, write):
     """A linear layer's result for three dims is a view of a product. From the second size on, it is traced with symbolic sizes."""
-    net = torch.nn.Linear(4, 4)
+    net = torch.nn.Linear(4, 4, dtype=torch.float64)
     compiled = make(net)
     for batch in (2, 3, 4, 5):
-        x = torch.randn(batch, 5, 4)
+        x = torch.randn(batch, 5, 4, dtype=torch.float64)
 
         def gradients(called):
             h = called(x)
