@@ -3,6 +3,7 @@
 import copy
 import functools
 import itertools
+import os
 import sys
 import time
 import weakref
@@ -89,6 +90,8 @@ def _why_it_must_run(call: Call) -> Optional[str]:
     return None
 
 
+_COSTLY_NS = 1_000_000
+_MOST_LEFT = 1023  # calls at a time
 _has_names: Callable[[torch.Tensor], bool] = getattr(torch.Tensor, "has_names", lambda tensor: False)  # LibTorch 2.13 has none
 _Kinds = dict[int, tuple[dict[Any, int], Any]]  # by number: its position among the kinds of a state
 
@@ -148,6 +151,8 @@ class AotFunction:
         # From C++, which sees what calls gain (include/hindcast/detail/leaving.h): this many coming calls are left to the function; -1: the
         # next is timed.
         self._next = self._granted = 0
+        self._backs_off = bool(back_off) and os.environ.get("HINDCAST_BACK_OFF") != "0"
+        self._costly_looks = 0
         self._is_timed, self.own_ns = False, 0  # the running call, and the function's share of its time
         self._told: set[str] = set()  # why calls were left to Python
         self._number: int = call(
@@ -188,6 +193,7 @@ class AotFunction:
             result = self._call_in_c(self, args, kwargs, _NOT_KNOWN, self._is_timed)
             if result is not _NOT_KNOWN:
                 return result
+        began = time.perf_counter_ns()
         try:
             modes = modes_key()
             if modes is None:
@@ -201,7 +207,19 @@ class AotFunction:
             self._tell(why)
         self._left_to_python += 1
         self._are_next(call("aot_ran_eagerly", self._number))
-        return self.run_itself(args, kwargs)
+        looked = time.perf_counter_ns() - began
+        if looked < _COSTLY_NS or not self._backs_off:
+            return self.run_itself(args, kwargs)
+        began = time.perf_counter_ns()
+        result = self.run_itself(args, kwargs)
+        self._leave_some(looked // (time.perf_counter_ns() - began + 1))
+        return result
+
+    def _leave_some(self, times: int) -> None:
+        """Behind a call in which looking at what the function sees took that many times as long as the function, and was in vain."""
+        if times > 0 and self._next == 0:
+            self._costly_looks += 1
+            self._are_next(min(_MOST_LEFT, times << min(self._costly_looks, 8)))
 
     def _are_next(self, calls: int) -> None:
         self._granted += max(calls, 0) - max(self._next, 0)
@@ -242,7 +260,10 @@ class AotFunction:
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Any, torch_functions: Optional[int]) -> Any:
         taken = Call(args, kwargs)
+        began, states = time.perf_counter_ns(), self._states.count
         seen = self._states.of((*self._root, *taken.objects) if taken.objects else self._root)
+        if self._states.count != states:
+            taken.began = began
         key = taken.key if modes is None else (taken.key, modes)
         kinds = seen.state.kinds
         facts = kinds.get(key)
@@ -286,6 +307,8 @@ class AotFunction:
                 if not taken.imports:  # else a module's own code may have drawn, which runs once
                     state.leave(taken.whole_key, why)
             replace_stand_ins(self.objects_of(taken.seen.state), taken.stand_ins)
+            if taken.began != 0:
+                self._states.spent_ns += time.perf_counter_ns() - taken.began
         for number in released:
             kept.pop(number, None)
         if raised:

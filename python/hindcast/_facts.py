@@ -65,11 +65,12 @@ def key_of(leaf: Any) -> Any:
 class Call:
     """A call's arguments, flattened."""
 
-    __slots__ = ("arguments", "classes", "clears_gradients", "containers", "depth", "draws", "firsts", "generators", "imports", "key", "kind", "makes_objects", "objects", "outer", "owner", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
+    __slots__ = ("arguments", "began", "classes", "clears_gradients", "containers", "depth", "draws", "firsts", "generators", "imports", "key", "kind", "makes_objects", "objects", "outer", "owner", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises Untraceable."""
         self.arguments = args, kwargs
+        self.began = 0  # when the caller looked for its state, if that was new
         self.kind = 0  # by number, once it is known
         self.generators: Callable[[], list[Any]] = list  # random generators that the function sees
         self.seen: Any = None  # of hindcast._state: the state found

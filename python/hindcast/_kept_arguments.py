@@ -97,12 +97,7 @@ def _replace_values(container: Any, by_id: dict[int, torch.Tensor], places: Opti
             container[place] = new
 
 
-def _replace_in_function(function: types.FunctionType, by_id: dict[int, torch.Tensor]) -> None:
-    code = function.__code__
-    names = [name for name in {*mentioned(code).globals, *code.co_names} if name in function.__globals__]  # read, and written
-    _replace_values(function.__globals__, by_id, names)
-    for name in names:
-        _replace_values(function.__globals__[name], by_id)
+def _replace_in_cells(function: types.FunctionType, by_id: dict[int, torch.Tensor]) -> None:
     for cell in function.__closure__ or ():
         try:
             value = cell.cell_contents
@@ -120,6 +115,7 @@ def replace_stand_ins(objects: Iterable[Any], stand_ins: Iterable[tuple[weakref.
     by_id = {id(stand_in): given for stand_in, given in alive if stand_in is not None}
     if not by_id:
         return
+    names_in: dict[int, tuple[dict[str, Any], set[str]]] = {}  # global variables that the functions mention, by their dict
     for value in objects:
         dicts = [attributes for _, attributes in _dicts_of(value)] if isinstance(value, torch.nn.Module) else [dict_of(value)]
         for attributes in dicts:
@@ -128,4 +124,12 @@ def replace_stand_ins(objects: Iterable[Any], stand_ins: Iterable[tuple[weakref.
                 if type(each) in _REPLACED:
                     _replace_values(each, by_id)
         if isinstance(value, types.FunctionType):
-            _replace_in_function(value, by_id)
+            code = value.__code__
+            _, names = names_in.setdefault(id(value.__globals__), (value.__globals__, set()))
+            names.update(mentioned(code).globals, code.co_names)  # read, and written
+            _replace_in_cells(value, by_id)
+    for variables, names in names_in.values():
+        places = [name for name in names if name in variables]
+        _replace_values(variables, by_id, places)
+        for name in places:
+            _replace_values(variables[name], by_id)

@@ -6,6 +6,7 @@ They keep nothing alive: when an object dies, the states that name it are droppe
 import contextlib
 import ctypes
 import functools
+import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -42,6 +43,9 @@ class State:
         if len(self.eager) >= self._MOST_EAGER:  # a number among the arguments differs from call to call
             self.eager.clear()
         self.eager[key] = why
+
+
+_VALUES = frozenset((str, bytes, int, float, complex, bool, type(None), tuple, types.CodeType))
 
 
 def _weakly(value: Any) -> Callable[[], Any]:
@@ -110,6 +114,7 @@ class States:
 
     _MOST = 256
     _MOST_SEEN = 16  # with the same roots
+    _MOST_TRIED_NS = 1_000_000_000
 
     def __init__(self, function: Any, on_gone: Callable[[Iterable[int]], None], dead: deque[int], known_elsewhere: Callable[[], int]) -> None:
         """The states of `function`, the first of all roots. `dead` gets dead objects whose states still exist. `known_elsewhere` counts
@@ -124,6 +129,12 @@ class States:
         self._died = functools.partial(_died, self._named_by, dead)
         self._known_elsewhere = known_elsewhere
         self._missed, self._new, self._known = 0, 0, 0
+        self.spent_ns = 0  # for calls in new states, by the caller
+
+    @property
+    def count(self) -> int:
+        """How many states were new."""
+        return self._new
 
     def of(self, roots: tuple[Any, ...]) -> _Seen:
         """Raises Untraceable."""
@@ -156,8 +167,9 @@ class States:
         return [value for value in values if isinstance(value, torch.Tensor) and type(value).__torch_dispatch__ is _PLAIN_DISPATCH]
 
     def objects_of(self, state: State) -> list[Any]:
-        """The objects other than tensors."""
-        return [value for value in [*self._weakly_named(state), *state.kept] if not isinstance(value, (torch.Tensor, type))]
+        """The objects other than tensors, classes, and values without attributes, which are most of what is kept."""
+        kept = [value for value in state.kept if type(value) not in _VALUES]
+        return [value for value in [*self._weakly_named(state), *kept] if not isinstance(value, (torch.Tensor, type))]
 
     def clear(self) -> None:
         for state in list(self._by_key.values()):
@@ -167,7 +179,8 @@ class States:
         """A new state needs a trace, which takes as long as its program saves in some 16 calls."""
         tried, calls_of_a_state = 32, 16
         known = self._known + self._known_elsewhere()
-        return self._new < tried or known > calls_of_a_state * self._new or self._missed & (self._missed - 1) == 0
+        is_tried = self._new < tried and self.spent_ns < self._MOST_TRIED_NS
+        return is_tried or known > calls_of_a_state * self._new or self._missed & (self._missed - 1) == 0
 
     def _found(self, walk: Walk, roots: tuple[int, ...]) -> _Seen:
         key = tuple(walk.key)

@@ -11,6 +11,7 @@ other objects, of classes and of Python's modules those names count that the cod
 import ctypes
 import functools
 import gc
+import itertools
 import operator
 import os
 import sys
@@ -41,7 +42,7 @@ _NONE = 0
 _NOTHING = object()
 
 _EQUAL_WILL_DO = frozenset((int, float, str, bytes, torch.device, torch.Size))
-_MOST_ENTRIES = 1_000_000  # more would take seconds to compare
+_MOST_ENTRIES = 400_000  # more would take half a second to find, and as long as a small step to compare
 
 # Assumed to have constant code, and to read no globals that a program sets.
 _LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "numpy", "hindcast"))
@@ -92,12 +93,16 @@ def _dict_of_class(kind: type) -> dict[str, Any]:
 
 
 class _Watch:
-    """An object with only some relevant names: `look` adds more of them."""
+    """An object with only some relevant names: `look` adds those of them that are among the given ones."""
 
-    def __init__(self, look: Callable[[Iterable[str]], None]) -> None:
+    def __init__(self, look: Callable[[frozenset[str]], None]) -> None:
         self.look = look
         self.done: frozenset[str] = frozenset()
         self.done_written: frozenset[str] = frozenset()
+
+
+def _shared(names: frozenset[str], holder: dict[str, Any]) -> set[str]:
+    return {name for name in names if name in holder} if len(names) < len(holder) else set(names.intersection(holder))
 
 
 class Walk:
@@ -118,6 +123,7 @@ class Walk:
         self._attributes = _UNMENTIONED
         self._written: frozenset[str] = frozenset()
         self._has_modules = False
+        self._members: dict[type, frozenset[str]] = {}  # the names in a class and its bases
         for root in roots:
             self._entry(root)
         self._go_on()
@@ -132,10 +138,14 @@ class Walk:
             behind = [watch for watch in self._partly if watch.done is not attributes or watch.done_written is not written]
             if not behind:
                 return
+            fresh: dict[tuple[int, int], frozenset[str]] = {}  # most watches were last looked at together
             for watch in behind:
-                fresh = (attributes - watch.done) | (written - watch.done_written)
+                since = id(watch.done), id(watch.done_written)
+                if since not in fresh:
+                    fresh[since] = (attributes - watch.done) | (written - watch.done_written)
+                names = fresh[since]
                 watch.done, watch.done_written = attributes, written
-                watch.look(sorted(fresh))
+                watch.look(names)
 
     def _entry(self, value: Any) -> int:
         """The word for the object at a place."""
@@ -152,7 +162,10 @@ class Walk:
         known = self._met.get(address)
         if known is None:
             if len(self.words) > _MOST_ENTRIES:
-                raise Untraceable("it sees too many objects", of_function=True)
+                raise Untraceable(
+                    "its code mentions too much of what libraries hold. torch.compile(model, backend='hindcast') looks only at what runs",
+                    of_function=True,
+                )
             by_contents = is_container(value)
             known = self._met[address] = len(self._met) if by_contents else address
             if not by_contents:
@@ -310,8 +323,8 @@ class Walk:
         if not tables:
             return
 
-        def look(names: Iterable[str]) -> None:
-            for name in tables if ANY_NAME in names else tables.keys() & set(names):
+        def look(names: frozenset[str]) -> None:
+            for name in tables if ANY_NAME in names else sorted(_shared(names, tables)):
                 self._entry(tables[name])
 
         self._partly.append(_Watch(look))
@@ -353,12 +366,14 @@ class Walk:
     def _names_of(self, value: Any, holder: dict[str, Any]) -> None:
         """An object's own __dict__. A name that is not in it is looked up in the class, until it is set."""
         self.words.extend((_OWN_DICT, id(value), id(holder)))
-        classes = [vars(kind) for kind in type(value).__mro__]
+        kind = type(value)
+        if kind not in self._members:
+            self._members[kind] = frozenset().union(*map(vars, kind.__mro__))
+        members = self._members[kind]
 
-        def look(names: Iterable[str]) -> None:
-            for name in names:
-                if name in holder or name in self._written or any(name in each for each in classes):
-                    self._item(holder, name)
+        def look(names: frozenset[str]) -> None:
+            for name in sorted(_shared(names, holder) | (names & self._written) | (names & members)):
+                self._item(holder, name)
 
         self.words.extend((_SIZE, id(holder), len(holder)))
         self._partly.append(_Watch(look))
@@ -370,10 +385,9 @@ class Walk:
         if _is_library(holder.get("__name__")):
             return
 
-        def look(names: Iterable[str]) -> None:
-            for name in names:
-                if name in holder or name in self._written:
-                    self._item(holder, name)
+        def look(names: frozenset[str]) -> None:
+            for name in sorted(_shared(names, holder) | (names & self._written)):
+                self._item(holder, name)
 
         self.words.extend((_SIZE, id(holder), len(holder)))
         self._partly.append(_Watch(look))
@@ -406,22 +420,23 @@ class Walk:
                     if name in holder:
                         self._item(holder, name)
 
-        def look(names: Iterable[str]) -> None:
-            for name in names:
-                if name in _UNMENTIONED or any(name in holder for holder in own):
-                    for holder in own:  # super() reads them from the holders after the first one
-                        self._item(holder, name)
+        members = _UNMENTIONED.union(*own)
+
+        def look(names: frozenset[str]) -> None:
+            for name in sorted(names & members):
+                for holder in own:  # super() reads them from the holders after the first one
+                    self._item(holder, name)
 
         for holder in own:
             self.words.extend((_SIZE, id(holder), len(holder)))
         if own:
             self._partly.append(_Watch(look))
-            look(sorted({name for holder in own for name, each in list(holder.items()) if _is_operator(name, each)}))
+            look(frozenset(name for holder in own for name, each in list(holder.items()) if _is_operator(name, each)))
 
     def _object(self, value: Any) -> None:
         kind = type(value)
         if has_in_class(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
-            raise Untraceable(f"it sees an iterator of type {kind.__name__}, which each call may move on", of_function=True)
+            self._iterator(value)
         if is_generator(value):
             self.generators.append(value)
         self.words.extend((_TYPE, id(value), id(kind)))
@@ -429,6 +444,16 @@ class Walk:
         if contents_of(value) is not None:
             self._reading(value, contents_of)
         self._attributes_of(value)
+
+    def _iterator(self, value: Any) -> None:
+        """Its position, if that can be read without moving it on."""
+        kind = type(value)
+        if kind is itertools.count:
+            self._reading(value, repr)
+        elif has_in_class(kind, "__length_hint__"):
+            self._reading(value, operator.length_hint)
+        else:
+            raise Untraceable(f"it sees an iterator of type {kind.__name__}, which each call may move on", of_function=True)
 
     def _attributes_of(self, value: Any) -> None:
         kind = type(value)
@@ -443,10 +468,8 @@ class Walk:
         if not slots or _is_library(kind.__module__):
             return
 
-        def look(names: Iterable[str]) -> None:
-            for name in names:
-                if name not in slots:
-                    continue
+        def look(names: frozenset[str]) -> None:
+            for name in sorted(_shared(names, slots)):
                 self.key.append(name)
                 self.kept.append(name)
                 try:

@@ -307,3 +307,51 @@ def test_calls_that_raise_in_a_row_are_left(monkeypatch):
 def test_a_function_whose_look_up_costs_more_than_its_program_gains(monkeypatch):
     monkeypatch.setenv("HINDCAST_BACK_OFF", "1")
     assert python(TABLES).split() == ["True"]
+
+
+LOOKS_AT_MUCH = """
+import itertools
+many = [[f"{i} {k}" for k in range(300)] for i in range(300)]
+many[-1].append(itertools.cycle("ab"))
+looks = []
+
+def function(x):
+    looks.append(None)
+    return x.sin() if x is not None else many
+
+from hindcast import _state
+walks = []
+walk = _state.Walk
+
+def counted(roots):
+    walks.append(None)
+    return walk(roots)
+
+_state.Walk = counted
+f = hindcast.aot_function(function%s)
+for _ in range(60):
+    f(torch.ones(3))
+print(len(walks), len(looks))
+"""
+
+
+def test_looks_that_cost_more_than_the_function_and_are_in_vain_become_rare(monkeypatch):
+    """The position of a cycle() cannot be read. It is found behind 90,000 strings."""
+    monkeypatch.setenv("HINDCAST_BACK_OFF", "1")
+    walks, runs = python(LOOKS_AT_MUCH % "").split()
+    assert int(walks) < 10 and runs == "60", (walks, runs)
+    walks, runs = python(LOOKS_AT_MUCH % ", back_off=False").split()
+    assert (walks, runs) == ("60", "60")
+
+
+def test_an_iterator_that_no_call_moves_on_costs_nothing(monkeypatch):
+    monkeypatch.setenv("HINDCAST_BACK_OFF", "0")
+    counted = python("""
+import itertools
+ids, left = itertools.count(), iter([1, 2, 3])
+f = hindcast.aot_function(lambda x: x.sin() if x is not None else (next(ids), next(left)))
+for _ in range(5):
+    f(torch.ones(3))
+print(f.stats()["hits"], f.stats()["eager"])
+""")
+    assert counted.split() == ["4", "0"]
