@@ -341,7 +341,7 @@ def test_looks_that_cost_more_than_the_function_and_are_in_vain_become_rare(monk
     walks, runs = python(LOOKS_AT_MUCH % "").split()
     assert int(walks) < 10 and runs == "60", (walks, runs)
     walks, runs = python(LOOKS_AT_MUCH % ", back_off=False").split()
-    assert (walks, runs) == ("60", "60")
+    assert int(walks) > 30 and runs == "60", (walks, runs)
 
 
 def test_an_iterator_that_no_call_moves_on_costs_nothing(monkeypatch):
