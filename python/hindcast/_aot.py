@@ -270,6 +270,7 @@ class AotFunction:
         if facts is None:
             why = seen.state.eager.get(key)
             if why is not None:
+                self._states.found_in_vain()
                 raise Untraceable(why, of_function=True)
             facts = kinds[key] = self._new_kind(taken, seen.state, key)
             if seen.is_costly:
@@ -323,6 +324,7 @@ class AotFunction:
         if shape == 0:
             return tensors[0]
         if shape == EAGER:
+            self._states.found_in_vain()
             return taken.result
         args, kwargs = taken.arguments
         if shape == FUNCTIONS:

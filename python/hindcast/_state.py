@@ -136,6 +136,10 @@ class States:
         """How many states were new."""
         return self._new
 
+    def found_in_vain(self) -> None:
+        """The function ran eagerly in the state that of() has found."""
+        self._known -= 1
+
     def of(self, roots: tuple[Any, ...]) -> _Seen:
         """Raises Untraceable."""
         if self._dead:
