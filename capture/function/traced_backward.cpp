@@ -61,8 +61,8 @@ std::optional<variable_list> FunctionTrace::backward_for_all(const variable_list
   return recorder_.refusal() || recorder_.has_mixed_gradients() || !depends_on_tangents_alone() ? std::nullopt : std::move(gradients);
 }
 
-// The caller may have written to a result, whose memory and version its stand-in shares. LibTorch would take that for a write to a view, and
-// derive a new history of the stand-in from its base.
+// The caller may have written to a result, whose memory and version its stand-in shares. LibTorch would take that for a write to a view,
+// and derive a new history of the stand-in from its base.
 void FunctionTrace::ignore_callers_writes() const {
   const auto ignore = [](const at::Tensor& stand_in) {
     auto* const meta = stand_in.defined() ? torch::autograd::impl::get_view_autograd_meta(stand_in) : nullptr;

@@ -75,16 +75,15 @@ std::vector<capture::Facts> facts_of(const capture::FunctionTrace::HistoryGroup&
 void AotNode::set_saved(std::shared_ptr<const ProgramPair> pair, const std::vector<at::Tensor>& primals,
                         const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& results) {
   pair_ = std::move(pair);
-  bool is_of_group = false;
   if (group_ != nullptr) {
     auto known = specialisation_->programs().for_gradients(facts_of(*group_, whole_of(pair_)->tangents), {}, *pair_);
-    is_of_group = known != nullptr;
-    if (is_of_group) pair_ = std::move(known);
+    is_for_group_ = known != nullptr;
+    if (is_for_group_) pair_ = std::move(known);
   }
   saved_.reserve(pair_->saved.size());
   for (size_t i = 0; i < pair_->saved.size(); ++i) {
     const Saved& saved = pair_->saved[i];
-    if (is_of_group && !pair_->needs_saved.empty() && !pair_->needs_saved[i]) {
+    if (is_for_group_ && !pair_->needs_saved.empty() && !pair_->needs_saved[i]) {
       saved_.emplace_back();
       continue;
     }
@@ -114,7 +113,7 @@ void AotNode::set_saved(std::shared_ptr<const ProgramPair> pair, const std::vect
     const auto& [number, saved] = second_order.primals[i];
     const at::Tensor& primal = primals[number];
     if (saved || !primal.defined() || specialisation_->is_written(number)) continue;
-    if (is_of_group && !pair_->needs_primals.empty() && !pair_->needs_primals[i]) continue;
+    if (is_for_group_ && !pair_->needs_primals.empty() && !pair_->needs_primals[i]) continue;
     for_second_order_.push_back({number, primal, primal.is_inference() ? 0 : static_cast<uint32_t>(primal._version())});
   }
 }

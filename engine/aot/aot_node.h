@@ -138,7 +138,7 @@ class AotNode final : public capture::ProgramNode {
   std::vector<torch::autograd::SavedVariable> saved_;  // by ProgramPair::saved
   std::vector<KeptPrimal> for_second_order_;           // those of SecondOrder::primals that are not among ProgramPair::saved
   bool has_learned_ = false, has_failed_ = false, is_released_ = false, keeps_for_others_ = false, is_timed_ = false;
-  bool has_separate_results_ = false, learns_by_groups_ = false;
+  bool has_separate_results_ = false, learns_by_groups_ = false, is_for_group_ = false;
   const capture::FunctionTrace::HistoryGroup* group_ = nullptr;  // of specialisation_
   std::optional<hooks::StartStreams> started_on_;                // the call's streams, if there were others than this node's own
 };

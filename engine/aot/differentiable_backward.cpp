@@ -90,7 +90,8 @@ capture::RecomputedBackward AotNode::backward_of_arguments() {
   if (const auto changed = find_changed_argument()) throw std::runtime_error(*changed);
   const auto& whole = whole_of(pair_);
   const SecondOrder& order = whole->second_order;
-  capture::RecomputedBackward backward{whole->number, {}, bindings_, {}, {}, {}, {}};
+  const bool has_own_joint = is_for_group_ && pair_->for_derivatives;
+  capture::RecomputedBackward backward{has_own_joint ? pair_->number : whole->number, {}, bindings_, {}, {}, {}, {}};
   for (const auto& given : order.given) backward.given.emplace_back(pair_->saved_values[given.saved], saved_[given.saved].unpack(getptr()));
   const auto values = order.joint.primal_values();
   for (const auto& [number, saved] : order.primals) {
@@ -100,7 +101,7 @@ capture::RecomputedBackward AotNode::backward_of_arguments() {
   for (const auto& [saved, was_contiguous] : order.recomputed) {
     backward.saved.push_back({pair_->saved_values[saved], saved_[saved].unpack(getptr()), was_contiguous});
   }
-  set_joint(backward, order.joint, specialisation_->with_gradients());
+  set_joint(backward, has_own_joint ? *pair_->for_derivatives : order.joint, specialisation_->with_gradients());
   return backward;
 }
 

@@ -316,10 +316,10 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSeco
 // `made` begins with the programs for all results.
 void AotNode::add_backwards_of_groups(std::vector<std::shared_ptr<const ProgramPair>>& made, PairRequest request) const {
   const std::shared_ptr<const ProgramPair> whole = made.front();
+  request.is_of_group = true;
   for (const auto& group : specialisation_->groups()) {
     std::vector<bool> flows(whole->tangents.size());
     for (const uint32_t result : group.results) flows[result] = true;
-    request.is_of_one_result = group.results.size() == 1;
     request.tangents.clear();
     request.example_tangents.clear();
     for (uint32_t i = 0; i < flows.size(); ++i) {

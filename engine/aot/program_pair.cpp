@@ -142,7 +142,9 @@ void add_backward(ProgramPair& pair, std::shared_ptr<const capture::Graph> backw
 void count_bytes(const ProgramPair& pair) {
   const capture::Graph &joint = *pair.joint.graph, *traced = pair.traced.graph.get();
   const size_t of_trace = traced == nullptr || traced == &joint ? 0 : traced->footprint(&joint);
-  pair.backward->add_owners_bytes(joint.footprint(pair.whole->joint.graph.get()) + of_trace);
+  const capture::Graph* const for_derivatives = pair.for_derivatives ? pair.for_derivatives->graph.get() : nullptr;
+  const size_t of_derivatives = for_derivatives == nullptr ? 0 : for_derivatives->footprint(pair.whole->second_order.joint.graph.get());
+  pair.backward->add_owners_bytes(joint.footprint(pair.whole->joint.graph.get()) + of_trace + of_derivatives);
 }
 
 SecondOrder find_second_order(const ProgramPair& pair, const capture::Joint& joint, const PairRequest& request) {
@@ -156,10 +158,13 @@ SecondOrder find_second_order(const ProgramPair& pair, const capture::Joint& joi
   return order;
 }
 
-void find_needs(ProgramPair& pair, const std::vector<bool>& flows) {
+void complete_for_group(ProgramPair& pair, const std::vector<bool>& flows) {
   const SecondOrder& order = pair.whole->second_order;
-  if (order.why_not == nullptr) {
-    ReadForDerivatives read = read_for_derivatives(order, pair.saved_values, flows);
+  if (order.why_not == nullptr) pair.for_derivatives = with_flows(order.joint, flows);
+  // Of several results, some may get no gradient: for zeros in its place, a backward may read more.
+  if (std::count(flows.begin(), flows.end(), true) != 1) return;
+  if (pair.for_derivatives) {
+    ReadForDerivatives read = read_for_derivatives(order, *pair.for_derivatives, pair.saved_values);
     pair.needs_saved = std::move(read.saved);
     pair.needs_primals = std::move(read.primals);
   }
@@ -264,7 +269,7 @@ std::shared_ptr<const ProgramPair> make_backward_of_some(const std::shared_ptr<c
   pair->wants = wants;
   add_backward(*pair, backward, request);
   for (size_t i = 0; takes_zeros && i < flows.size(); ++i) pair->takes_zeros[i] = !flows[i];
-  if (request.is_of_one_result) find_needs(*pair, flows);
+  if (request.is_of_group) complete_for_group(*pair, flows);
   count_bytes(*pair);
   return pair;
 }

@@ -39,8 +39,9 @@ struct ProgramPair {
   std::vector<bool> takes_zeros;                     // by differentiable result: takes zeros if no gradient comes in
   std::shared_ptr<const ProgramPair> whole;          // the ProgramPair for all results; nullptr if these are
   SecondOrder second_order;                          // only if `whole` is nullptr
-  // For a node of one result: by `saved` and by SecondOrder::primals, whether it reads them. Empty: it may read all.
-  std::vector<bool> needs_saved, needs_primals;
+  // For the node of a history group:
+  std::optional<capture::Joint> for_derivatives;  // SecondOrder::joint with gradients of its results alone
+  std::vector<bool> needs_saved, needs_primals;   // by `saved` and by SecondOrder::primals: whether it reads them. Empty: it may read all
   FoundOnce<std::shared_ptr<detail::AotCore>> with_graph;  // the backward as a compiled function, for create_graph; as second_order
 
   /// True if its backward was traced, not derived from another.
@@ -76,7 +77,7 @@ struct PairRequest {
   const char* why_no_second_order = nullptr;                      // SecondOrder::why_not
   bool asks_for_second_order = false;                             // SecondOrder::was_asked_for
   bool recomputes_results = false;                                // SecondOrder::recomputes_results
-  bool is_of_one_result = false;                                  // for ProgramPair::needs_saved
+  bool is_of_group = false;                                       // ProgramPair::for_derivatives
 
   void has_second_order_of(const SecondOrder& former) {
     has_own_joint = former.has_own_joint;

@@ -144,9 +144,7 @@ capture::Joint with_flows(const capture::Joint& joint, const std::vector<bool>& 
   return some ? *some : codegen::with_gradients_of(joint, flows);
 }
 
-ReadForDerivatives read_for_derivatives(const SecondOrder& order, const std::vector<ValueId>& saved_values,
-                                        const std::vector<bool>& flows) {
-  const capture::Joint joint = with_flows(order.joint, flows);
+ReadForDerivatives read_for_derivatives(const SecondOrder& order, const capture::Joint& joint, const std::vector<ValueId>& saved_values) {
   const JointUses uses(joint);
   std::vector<bool> is_known(uses.graph().values.size());  // by value
   for (const auto& given : order.given) is_known[saved_values[given.saved].index] = true;

@@ -55,8 +55,9 @@ struct ReadForDerivatives {
   std::vector<bool> saved;    // by ProgramPair::saved
   std::vector<bool> primals;  // by SecondOrder::primals
 };
-ReadForDerivatives read_for_derivatives(const SecondOrder& order, const std::vector<capture::ValueId>& saved_values,
-                                        const std::vector<bool>& flows);
+/// `joint`: of `order`, with_flows() of these results.
+ReadForDerivatives read_for_derivatives(const SecondOrder& order, const capture::Joint& joint,
+                                        const std::vector<capture::ValueId>& saved_values);
 
 /// A lazily computed constant. Thread-safe.
 template <class T>

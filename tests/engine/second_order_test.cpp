@@ -406,6 +406,26 @@ TEST(SecondOrder, SeveralThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// The gradient of one factor depends on the other one: a node for each.
+TEST(SecondOrder, GradientsWithDifferentHistories) {
+  const auto step = [](const std::function<at::Tensor(const Tensors&, const Tensors&)>& of_both) {
+    return [of_both](int i) {
+      const Tensors leaves = {leaf({4 + i / 4, 3}), leaf({4 + i / 4, 3})};
+      const Tensors first = torch::autograd::grad({(leaves[0].sin() * leaves[1].exp()).sum()}, leaves, {}, std::nullopt, true);
+      Tensors seen = torch::autograd::grad({of_both(first, leaves)}, leaves, {}, std::nullopt, false, /*allow_unused=*/true);
+      for (const at::Tensor& each : first) seen.push_back(each.detach());
+      return seen;
+    };
+  };
+  expect_programs(8, step([](const Tensors& first, const Tensors&) { return first[0].pow(2).sum() + first[1].sin().sum(); }), 6);
+  expect_programs(8, step([](const Tensors& first, const Tensors&) { return first[1].pow(2).sum(); }), 6);
+  const auto third = [](const Tensors& first, const Tensors& leaves) {
+    const Tensors second = torch::autograd::grad({first[0].pow(2).sum()}, leaves, {}, std::nullopt, true);
+    return second[0].sum() + (second[1] * first[1]).sum();
+  };
+  expect_programs(8, step(third), 6);
+}
+
 TEST(SecondOrder, StrictGuardsLeaveThemToTheStockEngine) {
   Options options;
   options.deterministic = true;
