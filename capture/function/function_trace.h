@@ -132,8 +132,9 @@ class FunctionTrace final : private Policy {
     std::vector<uint32_t> primals, results;  // `results`: by number among the differentiable ones
   };
   struct Histories {
-    std::vector<HistoryGroup> groups;  // in the order in which autograd made the last node of each
-    size_t nodes = 0;  // nodes that autograd made for these results
+    std::vector<HistoryGroup> groups;   // in the order in which autograd made the last node of each
+    size_t nodes = 0;                   // nodes that autograd made for these results
+    bool one_leads_to_another = false;  // a result is computed from another one, and has it in its history
   };
   /// Call it before backward().
   Histories histories() const;

@@ -217,6 +217,13 @@ FunctionTrace::Histories FunctionTrace::histories() const {
   };
   std::map<std::set<uint32_t>, Group> groups;  // by their primals
   uint32_t number = 0;
+  Histories histories;
+  std::set<std::pair<const Node*, uint32_t>> of_results;
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (!results_[i].is_differentiable) continue;
+    const Edge edge = torch::autograd::impl::gradient_edge(result_stand_ins_[i]);
+    if (!begins.contains(edge.function.get())) of_results.emplace(edge.function.get(), edge.input_nr);
+  }
   std::unordered_set<const Node*> nodes;
   for (size_t i = 0; i < results_.size(); ++i) {
     if (!results_[i].is_differentiable) continue;
@@ -232,7 +239,10 @@ FunctionTrace::Histories FunctionTrace::histories() const {
         continue;
       }
       nodes.insert(node);
-      for (const Edge& edge : node->next_edges()) open.push_back(edge.function.get());
+      for (const Edge& edge : node->next_edges()) {
+        open.push_back(edge.function.get());
+        histories.one_leads_to_another |= of_results.contains({edge.function.get(), edge.input_nr});
+      }
     }
     Group& group = groups[std::move(reached)];
     group.results.push_back(number++);
@@ -242,7 +252,7 @@ FunctionTrace::Histories FunctionTrace::histories() const {
   std::vector<std::pair<uint64_t, HistoryGroup>> in_order;
   for (auto& [primals, group] : groups) in_order.push_back({group.last, {{primals.begin(), primals.end()}, std::move(group.results)}});
   std::stable_sort(in_order.begin(), in_order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  Histories histories{{}, nodes.size()};
+  histories.nodes = nodes.size();
   for (auto& [last, group] : in_order) histories.groups.push_back(std::move(group));
   return histories;
 }

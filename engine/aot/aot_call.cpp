@@ -471,6 +471,11 @@ void AotCall::learn_alone(const std::shared_ptr<Specialisation>& known, std::uni
 detail::FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<FunctionTrace> trace) {
   if (trace->draws_random_numbers()) note_draws(*context_);
   const std::vector<at::Tensor> primals = primals_of(*known);
+  if (call_.has_separate_results && known->has_related_results()) {
+    known->give_up();
+    trace.reset();
+    return run_eagerly(*context_, call_);
+  }
   if (call_.has_separate_results && !known->may_have_one_node(primals)) {
     learn_alone(known, std::move(trace));
     return run_eagerly(*context_, call_);

@@ -54,6 +54,7 @@ TracedFunction::TracedFunction(const capture::FunctionTrace& trace, detail::Func
   capture::FunctionTrace::Histories histories = trace.histories();
   groups_ = std::move(histories.groups);
   has_one_node_ = histories.nodes == 1;
+  has_related_results_ = histories.one_leads_to_another;
 }
 
 std::vector<uint32_t> TracedFunction::with_gradients() const {

@@ -56,6 +56,8 @@ class TracedFunction {
   /// True if all results lead to the same autograd nodes, so that one node can represent all: FunctionCall::has_separate_results.
   bool may_have_one_node(const std::vector<at::Tensor>& primals) const;
   const std::vector<capture::FunctionTrace::HistoryGroup>& groups() const { return groups_; }
+  /// True if a result is in the history of another one: nodes of one program cannot lead from one result to another.
+  bool has_related_results() const { return has_related_results_; }
   bool draws_random_numbers() const { return draws_; }
   /// True if it has data-dependent sizes: whether the program holds for a call is known only while it runs.
   bool has_data_sizes() const { return has_data_sizes_; }
@@ -76,7 +78,8 @@ class TracedFunction {
   std::vector<bool> needs_gradient_;  // by primal
   std::vector<uint32_t> lasting_, leaves_, takes_gradients_of_;
   std::vector<capture::FunctionTrace::HistoryGroup> groups_;
-  bool has_gradients_ = false, has_one_node_ = false, draws_ = false, has_formulas_ = false, has_data_sizes_ = false;
+  bool has_gradients_ = false, has_one_node_ = false, has_related_results_ = false, draws_ = false, has_formulas_ = false,
+       has_data_sizes_ = false;
   bool calls_users_operator_ = false;
 };
 
