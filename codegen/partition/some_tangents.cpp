@@ -80,7 +80,8 @@ class SomeTangents {
 
   bool leave_out(uint32_t i) {
     const Instr& instr = graph_.instrs[i];
-    if (gets_no_gradient(i) && (!capture::may_be_accumulation(instr) || reads_only_zeros(instr))) return are_zero(instr);
+    if (gets_no_gradient(i) && (capture::may_be_accumulation(instr) ? reads_only_zeros(instr) : makes_a_gradient(instr)))
+      return are_zero(instr);
     if (!uses_.runs_in_backward(i) || uses_.stays(i) || !reads_zero(instr)) return false;
     if (const auto sum = operands_of_sum(instr)) return is_one_operand(instr, (*sum)[0], (*sum)[1]);
     return instr.kind == InstrKind::Op && reads_only_zeros(instr) && is_linear(instr) && are_zero(instr);
@@ -111,6 +112,12 @@ class SomeTangents {
       if (instr.formula == formula && !capture::may_be_accumulation(instr)) capture::for_each_use(instr, look_at);
     }
     return known->second = any_is_zero && all_are_zero;
+  }
+
+  // In a formula without incoming gradients. All else is values for it, such as those of a checkpoint: the formula that asks first
+  // recomputes all, and others read them, too.
+  bool makes_a_gradient(const Instr& instr) const {
+    return reads_zero(instr) || (instr.op && capture::facts_of(instr.op->operator_name()).has(OpFacts::Zeros));
   }
 
   bool reads_zero(const Instr& instr) const {

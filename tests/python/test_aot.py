@@ -2391,3 +2391,33 @@ def test_a_result_that_is_a_view_is_written_to_by_the_caller(make, write):
             return torch.autograd.grad(h.sin().sum(), list(net.parameters()))
 
         assert all(map(torch.allclose, gradients(compiled), gradients(net)))
+
+
+CHECKPOINTED = {
+    "two results": lambda x, w: ((x @ w).tanh(), (x * 2).sin()),
+    "one computed from the other": lambda x, w: ((h := (x @ w).tanh()), h.exp()),
+    "zeros": lambda x, w: ((x @ w).tanh() + torch.zeros_like(x), x.floor() * w.sum()),
+    "three results": lambda x, w: ((x @ w).sin(), (x * w.sum()).exp(), w.cos()),
+}
+
+
+@pytest.mark.parametrize("name", CHECKPOINTED)
+def test_gradients_of_some_results_of_a_checkpoint(name):
+    """The node that asks first recomputes all that the checkpoint has saved, also if it gets no gradient itself."""
+
+    def function(x, w):
+        return (*torch.utils.checkpoint.checkpoint(CHECKPOINTED[name], x, w, use_reentrant=False), w.sin())
+
+    for used in range(4):
+        compiled = hindcast.aot_function(function, async_=False)
+        for rows in (4, 4, 5, 6):
+            w = torch.randn(4, 4, dtype=torch.float64, requires_grad=True)
+            x = torch.randn(rows, 4, dtype=torch.float64, requires_grad=True)
+
+            def gradients(called):
+                results = called(x, w)
+                root = results[used % len(results)].sin().sum() + (results[0].sum() if used == 3 else 0)
+                return torch.autograd.grad(root, [x, w], allow_unused=True)
+
+            for one, other in zip(gradients(compiled), gradients(function)):
+                assert (one is None) == (other is None) and (one is None or torch.allclose(one, other)), (used, rows)
