@@ -87,15 +87,15 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   const bool create_graph = at::GradMode::is_enabled();
   if (live_->is_released() || has_learned_ || !has_usual_dispatch_state() || !are_plain(tangents))
     return live_->backward_as_itself(tangents, create_graph);
-  // The user's code in a backward must run only once, so it is traced only with gradients that a program can be made for.
-  const bool is_users = live_->has_users_backward();
-  const bool all_flow = std::all_of(tangents.begin(), tangents.end(), [](const at::Tensor& each) { return each.defined(); });
-  if (is_users && (!is_usual || !all_flow)) return live_->backward_as_itself(tangents, create_graph);
   if (create_graph && live_->had_saved_tensor_hooks()) {
     leave_to_the_function(kLosesHistory);
     const at::AutoGradMode no_grad(false);
     return with_error(live_->backward_as_itself(tangents, /*create_graph=*/false), kLosesHistory);
   }
+  // The user's code in a backward must run only once, so it is traced only with gradients that a program can be made for.
+  const bool is_users = live_->has_users_backward();
+  const bool all_flow = std::all_of(tangents.begin(), tangents.end(), [](const at::Tensor& each) { return each.defined(); });
+  if (is_users && (!is_usual || !all_flow)) return live_->backward_as_itself(tangents, create_graph);
   if (is_usual && !all_flow && gives_up_a_checkpoint()) return live_->backward_as_itself(tangents, create_graph);
   if (!is_usual) return unusual_backward(tangents, create_graph);
   variable_list given = tangents;

@@ -360,6 +360,8 @@ class Walk:
             self._entries(sys.modules[full] for full in (name, f"{package}.{name}") if full in sys.modules)
         if function.__dict__:
             self._names_of(function, function.__dict__)
+        else:  # it may get attributes later
+            self.words.extend((_SIZE, id(function.__dict__), 0))
 
     # ---- objects of which only the names mentioned in code matter
 
@@ -452,6 +454,8 @@ class Walk:
             self._reading(value, repr)
         elif has_in_class(kind, "__length_hint__"):
             self._reading(value, operator.length_hint)
+            for each in gc.get_referents(value):  # what it iterates over
+                self._entry_behind(each)
         else:
             raise Untraceable(f"it sees an iterator of type {kind.__name__}, which each call may move on", of_function=True)
 

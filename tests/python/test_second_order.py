@@ -484,6 +484,43 @@ def test_a_checkpoint_behind_a_custom_function(order, reentrant):
         assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(gradients(compiled, x), expected))
 
 
+class Traceable(torch.autograd.Function):
+    is_traceable = True
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0].cos()
+
+
+@pytest.mark.skipif(RELEASE >= (2, 15), reason="the function runs eagerly: docs/libtorch-releases.md")
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_a_checkpoint_and_a_traceable_function(is_behind):
+    def saved(x, w):
+        return checkpoint(lambda x, w: (x @ w).tanh(), x, w, use_reentrant=False)
+
+    def function(x, w):
+        return Traceable.apply(saved(x, w)) if is_behind else saved(Traceable.apply(x), w)
+
+    compiled = hindcast.aot_function(function)
+    for call in range(3):
+        x, w = (torch.randn(4, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+
+        def second(called):
+            slopes = torch.autograd.grad(called(x, w).sin().sum(), (x, w), create_graph=True)
+            return torch.autograd.grad(sum(slope.sin().sum() for slope in slopes), (x, w))
+
+        if call == 0:
+            with pytest.raises(RuntimeError, match=NO_SECOND):
+                second(compiled)
+        else:
+            assert all(map(torch.allclose, second(compiled), second(function)))
+
+
 class NotTraceable(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):

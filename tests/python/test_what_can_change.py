@@ -1229,3 +1229,30 @@ def test_a_module_that_draws_when_it_is_imported_costs_one_trace(tmp_path, monke
         x = torch.full((3,), float(step))
         assert torch.allclose(f(x), function(x))
     assert f.stats()["eager"] == 0 and f.stats()["traces"] <= 3, f.stats()
+
+
+def test_what_an_iterator_goes_over():
+    numbers = [1.0, 2.0, 3.0]
+    iterator = iter(numbers)
+
+    def function(x):
+        return x * next(copy.copy(iterator))  # does not move it on
+
+    f = hindcast.aot_function(function)
+    for number in (1.0, 1.0, 4.0, 4.0, 5.0):
+        numbers[0] = number
+        assert_same(f(torch.ones(3)), function(torch.ones(3)))
+
+
+def test_an_attribute_that_a_function_gets_later():
+    def inner(x):
+        return x * 2
+
+    def function(x):
+        return inner(x) + inner.more if hasattr(inner, "more") else inner(x)
+
+    f = hindcast.aot_function(function)
+    for more in (None, None, 5.0, 6.0, 6.0):
+        if more is not None:
+            inner.more = more
+        assert_same(f(torch.ones(3)), function(torch.ones(3)))
