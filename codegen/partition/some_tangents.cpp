@@ -114,8 +114,8 @@ class SomeTangents {
     return known->second = any_is_zero && all_are_zero;
   }
 
-  // In a formula without incoming gradients. All else is values for it, such as those of a checkpoint: the formula that asks first
-  // recomputes all, and others read them, too.
+  // For an instr of a formula without incoming gradients. Its other instrs compute values that the formula reads, and perhaps others, too:
+  // the first formula that asks a checkpoint for a value recomputes all of them.
   bool makes_a_gradient(const Instr& instr) const {
     return reads_zero(instr) || (instr.op && capture::facts_of(instr.op->operator_name()).has(OpFacts::Zeros));
   }

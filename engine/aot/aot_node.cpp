@@ -56,7 +56,7 @@ at::Tensor as_recorded(const at::Tensor& tangent) {
   return tangent.defined() && tangent.layout() == at::kStrided ? tangent.contiguous() : tangent;
 }
 
-// Those of the group, as the program for all results takes them.
+// Facts of the gradients that flow into the group's results, as the program for all results takes them.
 std::vector<capture::Facts> facts_of(const capture::FunctionTrace::HistoryGroup& group, const std::vector<capture::Facts>& all) {
   std::vector<capture::Facts> facts(all.size(), tangent_facts({}));
   for (const uint32_t result : group.results) facts[result] = all[result];
@@ -97,7 +97,7 @@ void AotNode::set_saved(std::shared_ptr<const ProgramPair> pair, const std::vect
       case Saved::From::Result: {
         const at::Tensor& result = results[saved.index];
         const bool is_own = result.defined() && result.grad_fn().get() == this;
-        // Another node's result would be a reference cycle.
+        // To save the other node's result itself would make a reference cycle.
         const bool is_anothers = !is_own && result.defined() && result.grad_fn() != nullptr;
         saved_.emplace_back(is_anothers ? result.tensor_data() : result, is_own);
         break;
