@@ -210,7 +210,6 @@ void FunctionTrace::begin_at_arguments() {
 // so that a second derivative reaches them.
 void FunctionTrace::bypass_call_node() {
   if (std::exchange(leads_on_, true)) return;
-  ignore_callers_writes();
   whole_formulas_.take_out_of(ends_of_history());
   forget_symbols();
   for (size_t i = 0; i < input_count(); ++i) {

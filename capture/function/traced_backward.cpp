@@ -147,6 +147,7 @@ bool FunctionTrace::depends_on_tangents_alone() const {
 }
 
 variable_list FunctionTrace::backward_as_itself(const variable_list& tangents, bool create_graph) {
+  ignore_callers_writes();
   recorder_.release();
   bypass_call_node();
   return run_engine(tangents, create_graph);
@@ -167,7 +168,6 @@ std::vector<ValueId> FunctionTrace::values_of_tangents(const variable_list& tang
 
 // Returns gradients by primal.
 variable_list FunctionTrace::run_engine(const variable_list& tangents, bool create_graph) {
-  ignore_callers_writes();
   at::Tensor start;
   Recorder::unrecorded([&] { start = at::zeros({}); });
   const auto root = own_node(new TangentsNode(start));

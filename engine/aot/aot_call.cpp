@@ -158,18 +158,16 @@ std::vector<at::Tensor> AotCall::primals_of(const Specialisation& known) const {
   return primals;
 }
 
-// Makes the node the history of the results, or of those of `group`. It has inputs for all, and edges for all primals: those that are not
-// the group's are never used.
+// Makes the node the history of the results, or of those of `group`. It has an input for each result: no gradient arrives at those of other
+// groups.
 void AotCall::connect(const capture::NodePtr& node, const Specialisation& known, std::vector<at::Tensor>& results,
                       const std::vector<at::Tensor>& primals, const capture::FunctionTrace::HistoryGroup* group) const {
-  const auto is_in = [group](const std::vector<uint32_t>& those, uint32_t i) {
-    return group == nullptr || std::find(those.begin(), those.end(), i) != those.end();
-  };
+  const auto is_in = [](const std::vector<uint32_t>& those, uint32_t i) { return std::find(those.begin(), those.end(), i) != those.end(); };
   torch::autograd::edge_list edges;
   for (uint32_t i = 0; i < primals.size(); ++i) {
     if (!known.needs_gradient(i)) continue;
-    edges.push_back(group == nullptr || is_in(group->primals, i) ? torch::autograd::impl::gradient_edge(primals[i])
-                                                                 : torch::autograd::Edge());
+    const bool leads_there = group == nullptr || is_in(group->primals, i);
+    edges.push_back(leads_there ? torch::autograd::impl::gradient_edge(primals[i]) : torch::autograd::Edge());
   }
   node->set_next_edges(std::move(edges));
   for (uint32_t i = 0, number = 0; i < results.size(); ++i) {

@@ -80,10 +80,11 @@ void AotNode::set_saved(std::shared_ptr<const ProgramPair> pair, const std::vect
     is_for_group_ = known != nullptr;
     if (is_for_group_) pair_ = std::move(known);
   }
+  const auto is_unread = [&](const std::vector<bool>& needs, size_t i) { return is_for_group_ && !needs.empty() && !needs[i]; };
   saved_.reserve(pair_->saved.size());
   for (size_t i = 0; i < pair_->saved.size(); ++i) {
     const Saved& saved = pair_->saved[i];
-    if (is_for_group_ && !pair_->needs_saved.empty() && !pair_->needs_saved[i]) {
+    if (is_unread(pair_->needs_saved, i)) {
       saved_.emplace_back();
       continue;
     }
@@ -112,8 +113,7 @@ void AotNode::set_saved(std::shared_ptr<const ProgramPair> pair, const std::vect
   for (size_t i = 0; i < second_order.primals.size(); ++i) {
     const auto& [number, saved] = second_order.primals[i];
     const at::Tensor& primal = primals[number];
-    if (saved || !primal.defined() || specialisation_->is_written(number)) continue;
-    if (is_for_group_ && !pair_->needs_primals.empty() && !pair_->needs_primals[i]) continue;
+    if (saved || !primal.defined() || specialisation_->is_written(number) || is_unread(pair_->needs_primals, i)) continue;
     for_second_order_.push_back({number, primal, primal.is_inference() ? 0 : static_cast<uint32_t>(primal._version())});
   }
 }

@@ -100,8 +100,8 @@ std::vector<SecondOrder::Given> find_given(const JointUses& uses, const std::vec
     // The value was added by a pass over the program for first derivatives. Here its number may belong to a value of the backward.
     if (value >= is_of_forward.size() || !is_of_forward[value]) continue;
     const bool is_result = saved[i].from == Saved::From::Result && !is_compared[uses.memory_of({value}).index];
-    if (is_result ? !recomputes_results || !has_history[value] : saved[i].from == Saved::From::Forward && !has_history[value])
-      given.push_back({i, has_history[value]});
+    const bool may_be_result = is_result && !(recomputes_results && has_history[value]);
+    if (may_be_result || (saved[i].from == Saved::From::Forward && !has_history[value])) given.push_back({i, has_history[value]});
   }
   return given;
 }

@@ -90,8 +90,8 @@ def _why_it_must_run(call: Call) -> Optional[str]:
     return None
 
 
-_COSTLY_NS = 1_000_000
-_MOST_LEFT = 1023  # calls at a time
+_COSTLY_NS = 1_000_000  # of a search for what the function sees: if it was in vain, it is compared with the function's own time
+_MOST_LEFT = 1023  # calls at a time, behind such searches
 _has_names: Callable[[torch.Tensor], bool] = getattr(torch.Tensor, "has_names", lambda tensor: False)  # LibTorch 2.13 has none
 _Kinds = dict[int, tuple[dict[Any, int], Any]]  # by number: its position among the kinds of a state
 
@@ -260,10 +260,8 @@ class AotFunction:
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Any, torch_functions: Optional[int]) -> Any:
         taken = Call(args, kwargs)
-        began, states = time.perf_counter_ns(), self._states.count
         seen = self._states.of((*self._root, *taken.objects) if taken.objects else self._root)
-        if self._states.count != states:
-            taken.began = began
+        taken.began = self._states.began
         key = taken.key if modes is None else (taken.key, modes)
         kinds = seen.state.kinds
         facts = kinds.get(key)
@@ -324,7 +322,8 @@ class AotFunction:
         if shape == 0:
             return tensors[0]
         if shape == EAGER:
-            self._states.found_in_vain()
+            if taken.began == 0:
+                self._states.found_in_vain()
             return taken.result
         args, kwargs = taken.arguments
         if shape == FUNCTIONS:

@@ -70,7 +70,7 @@ class Call:
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises Untraceable."""
         self.arguments = args, kwargs
-        self.began = 0  # when the caller looked for its state, if that was new
+        self.began = 0  # when the search for its state began, if that is a new one
         self.kind = 0  # by number, once it is known
         self.generators: Callable[[], list[Any]] = list  # random generators that the function sees
         self.seen: Any = None  # of hindcast._state: the state found

@@ -2,7 +2,7 @@
 
 import torch
 
-# capture/recorder/symbolic_composites.h and libtorch_compat.h
+# The recorder's: kSymbolicCompositesKey and kRecorderKey.
 _KEYS = [torch._C._parse_dispatch_key(name) for name in ("TESTING_ONLY_GenericMode", "Fake")]
 _known = 0
 

@@ -6,6 +6,7 @@ They keep nothing alive: when an object dies, the states that name it are droppe
 import contextlib
 import ctypes
 import functools
+import time
 import types
 import weakref
 from collections import deque
@@ -45,6 +46,7 @@ class State:
         self.eager[key] = why
 
 
+# Without attributes in which a function could keep something.
 _VALUES = frozenset((str, bytes, int, float, complex, bool, type(None), tuple, types.CodeType))
 
 
@@ -114,7 +116,7 @@ class States:
 
     _MOST = 256
     _MOST_SEEN = 16  # with the same roots
-    _MOST_TRIED_NS = 1_000_000_000
+    _MOST_TRIED_NS = 1_000_000_000  # for searches and traces of new states, before these must pay
 
     def __init__(self, function: Any, on_gone: Callable[[Iterable[int]], None], dead: deque[int], known_elsewhere: Callable[[], int]) -> None:
         """The states of `function`, the first of all roots. `dead` gets dead objects whose states still exist. `known_elsewhere` counts
@@ -129,12 +131,8 @@ class States:
         self._died = functools.partial(_died, self._named_by, dead)
         self._known_elsewhere = known_elsewhere
         self._missed, self._new, self._known = 0, 0, 0
-        self.spent_ns = 0  # for calls in new states, by the caller
-
-    @property
-    def count(self) -> int:
-        """How many states were new."""
-        return self._new
+        self.began = 0  # when of() began to look for the state that it has found last, if that is a new one
+        self.spent_ns = 0  # for calls in new states, counted by the caller
 
     def found_in_vain(self) -> None:
         """The function ran eagerly in the state that of() has found."""
@@ -142,6 +140,7 @@ class States:
 
     def of(self, roots: tuple[Any, ...]) -> _Seen:
         """Raises Untraceable."""
+        self.began = 0
         if self._dead:
             self._bury()
         ids = tuple(map(id, roots)) or self._own
@@ -150,6 +149,7 @@ class States:
                 self._known += 1
                 return seen
         self._missed += 1
+        began = time.perf_counter_ns()
         if not self._pays():
             raise DoesNotPay("what it sees besides its arguments differs from call to call", of_function=True)
         try:
@@ -159,7 +159,10 @@ class States:
             raise
         if self._dead:
             self._bury()
-        return self._found(walk, ids)
+        new = self._new
+        found = self._found(walk, ids)
+        self.began = began if self._new != new else 0
+        return found
 
     def _weakly_named(self, state: State) -> list[Any]:
         references = (self._references.get(address) for address in list(state.names))

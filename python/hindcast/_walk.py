@@ -42,7 +42,7 @@ _NONE = 0
 _NOTHING = object()
 
 _EQUAL_WILL_DO = frozenset((int, float, str, bytes, torch.device, torch.Size))
-_MOST_ENTRIES = 400_000  # more would take half a second to find, and as long as a small step to compare
+_MOST_ENTRIES = 400_000  # more take half a second to find, and each call compares them
 
 # Assumed to have constant code, and to read no globals that a program sets.
 _LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "numpy", "hindcast"))
@@ -163,7 +163,8 @@ class Walk:
         if known is None:
             if len(self.words) > _MOST_ENTRIES:
                 raise Untraceable(
-                    "its code mentions too much of what libraries hold. torch.compile(model, backend='hindcast') looks only at what runs",
+                    "it sees too many objects through the names that its code mentions. torch.compile(model, backend='hindcast') looks only "
+                    "at code that runs",
                     of_function=True,
                 )
             by_contents = is_container(value)
