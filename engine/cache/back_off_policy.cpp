@@ -4,6 +4,7 @@
 #include "base/log.h"
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 #include <limits>
 #include <mutex>
@@ -13,9 +14,11 @@ namespace {
 
 constexpr uint32_t kPatience = 32, kMostPatience = 2048;  // calls in a row before some are timed
 constexpr uint32_t kTurns = 16;
-constexpr NextCalls kMostLeft = 255;
+constexpr NextCalls kMostLeft = 1023, kMostLeftAfterErrors = 255;
 constexpr uint64_t kMostLeftNs = 10'000'000;
 constexpr uint32_t kLooks = 32;  // calls examined while others are skipped, before the verdict is measured again
+
+uint64_t wall_ns() { return static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count()); }
 
 // An aperiodic order of turns (the Thue-Morse sequence), so that it does not align with a period of the program.
 bool is_functions(uint32_t turn) { return (__builtin_popcount(turn) & 1) != 0; }
@@ -39,6 +42,7 @@ struct BackOffPolicy::State {
   uint64_t least = kNever, least_own = kNever;                    // of the timed calls
   uint64_t least_backward = kNever, least_own_backward = kNever;  // of their backwards, if any
   NextCalls length = 0;                                           // how many calls are skipped at a time; 0: none
+  uint64_t skips_since = 0;
   uint32_t looks = 0;
 
   void begin(const void* of) {
@@ -69,9 +73,19 @@ struct BackOffPolicy::State {
   NextCalls judge() {
     is_timing = false;
     looks = in_a_row = 0;
-    length = is_slower() ? std::min<NextCalls>(kMostLeft, static_cast<NextCalls>(kMostLeftNs / std::max<uint64_t>(1, least_own))) : 0;
-    if (length == 0) patience = std::min(kMostPatience, patience * 8);
-    return length;
+    if (is_slower()) return skip();
+    length = 0;
+    patience = std::min(kMostPatience, patience * 8);
+    return 0;
+  }
+  NextCalls skip() {
+    skips_since = wall_ns();
+    return length = std::min<NextCalls>(kMostLeft, static_cast<NextCalls>(kMostLeftNs / std::max<uint64_t>(1, least_own)));
+  }
+  // A timed call that was traced, or that ran after a long search, takes several times as long as one that is skipped.
+  NextCalls skip_again() {
+    least_own = std::min(least_own, (wall_ns() - skips_since) / static_cast<uint64_t>(length));
+    return skip();
   }
 };
 
@@ -92,7 +106,7 @@ NextCalls BackOffPolicy::looked(Gain gain, const void* kind) {
   if (gain == Gain::None) kind = nullptr;
   if (kind != state_->kind) state_->begin(kind);
   if (state_->is_timing) return kTimed;
-  if (state_->length != 0) return ++state_->looks < kLooks ? state_->length : state_->time();
+  if (state_->length != 0) return ++state_->looks < kLooks ? state_->skip_again() : state_->time();
   return ++state_->in_a_row < state_->patience ? 0 : state_->time();
 }
 
@@ -100,7 +114,7 @@ NextCalls BackOffPolicy::threw() {
   is_idle_.store(false, std::memory_order_relaxed);
   const std::lock_guard lock(state_->mutex);
   const NextCalls in_a_row = ++state_->thrown_in_a_row;
-  return in_a_row < kPatience ? 0 : std::min(kMostLeft, 16 * (in_a_row - kPatience + 1));
+  return in_a_row < kPatience ? 0 : std::min(kMostLeftAfterErrors, 16 * (in_a_row - kPatience + 1));
 }
 
 NextCalls BackOffPolicy::took(uint64_t whole_ns, uint64_t own_ns) {

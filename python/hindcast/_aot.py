@@ -522,7 +522,7 @@ def aot_function(
         limit: programs kept for one structure of the arguments.
         async_: compile kernels on a background thread; ``False``: before the call returns.
         back_off: calls that gain nothing run the function, after a single check: many calls in a row that run it eagerly, or whose
-            programs were slower than the function in the same process. Tried again after 255 calls, or 10 ms of them.
+            programs were slower than the function in the same process. Tried again after 1,023 calls, or 10 ms of them.
 
     Raises:
         TypeError, ValueError: for a bad option, naming it, what was given and what is expected.
