@@ -170,7 +170,8 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
   call.typed = node_class.typed;
   call.opaque_reason = node_class.opaque_reason;
   if (options.use_visitor && call.kind == NodeKind::Typed) call.kind = NodeKind::Visited;
-  if (options.with_history && call.kind == NodeKind::Visited) {
+  // CopyBackwards, of copy_() and of writes to slices, has neither tensors nor sizes: only the source's options, which are in the key.
+  if (options.with_history && call.kind == NodeKind::Visited && typeid(*call.formula) != typeid(torch::autograd::CopyBackwards)) {
     call.kind = NodeKind::Opaque;
     call.opaque_reason = "a node without a typed collector, in a backward that is to be differentiated";
   }

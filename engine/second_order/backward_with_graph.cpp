@@ -209,7 +209,10 @@ class BackwardWithGraph {
   /// Returns false if nothing has happened.
   bool run(std::vector<at::Tensor>& results) {
     if (!collect(call_, options_, /*bitwise=*/false, work_, /*with_history=*/true)) return false;
-    if (collected_.has_hooks || collected_.has_opaque || has_a_result_of_another() || !is_on_callers_stream()) return leave();
+    if (const char* const why = why_no_program()) {
+      HC_LOG(Fallbacks, Info, "a backward with create_graph is no program: {}", why);
+      return leave();
+    }
     Inputs inputs(collected_, call_.root_gradients);
     inputs.append_facts(collected_.key);
     const cache::KeyHash structure = cache::view_of(collected_.key).hash;
@@ -255,6 +258,19 @@ class BackwardWithGraph {
   }
 
  private:
+  const char* why_no_program() const {
+    if (collected_.has_hooks) return "it has hooks";
+    if (collected_.has_opaque) {
+      for (const capture::NodeCall& call : collected_.calls) {
+        if (call.needed && call.opaque_reason != nullptr) return call.opaque_reason;
+      }
+      return "a node cannot be looked into";
+    }
+    if (has_a_result_of_another()) return "one gradient is computed from another one";
+    if (!is_on_callers_stream()) return "nodes are on another stream than the caller's";
+    return nullptr;
+  }
+
   // Whether one gradient is computed from another that is returned, too: grad(y, {h, x}) with an h that was computed from x. The other is
   // then in its history, which nodes of one program do not have.
   bool has_a_result_of_another() const {
