@@ -212,11 +212,16 @@ void FunctionTrace::bypass_call_node() {
   if (std::exchange(leads_on_, true)) return;
   whole_formulas_.take_out_of(ends_of_history());
   forget_symbols();
+  begin_at_nodes_that_lead_on();
+}
+
+void FunctionTrace::begin_at_nodes_that_lead_on() {
   for (size_t i = 0; i < input_count(); ++i) {
     Primal& primal = primals_[i];
     if (!primal.inner.is_valid() || !primal.is_leaf) continue;
     const Edge border = input_edge(primal.stand_in, primal.outside);
     replace_in_history(primal.inner, border);
+    primal.inner = border;
     if (primal.gradient.is_valid()) primal.gradient = border;
     torch::autograd::impl::set_gradient_edge(primal.stand_in, border);  // for saved tensors
   }

@@ -219,7 +219,7 @@ class FunctionTrace final : private Policy {
 
   // kept_tensors.cpp
   void find_kept(const std::vector<at::Tensor>& outputs);
-  bool keeps_some(const std::vector<at::Tensor>& outputs) const;
+  bool keeps_some(const std::vector<at::Tensor>& outputs);
 
   // traced_backward.cpp
   void begin_backward(bool create_graph);
@@ -246,6 +246,7 @@ class FunctionTrace final : private Policy {
   void begin_at_arguments();
   void move_all_hooks() const;
   void bypass_call_node();
+  void begin_at_nodes_that_lead_on();
   void forget_symbols() const;
   std::vector<at::Tensor> ends_of_history() const;
   void ignore_callers_writes() const;
@@ -270,7 +271,8 @@ class FunctionTrace final : private Policy {
   std::vector<ValueId> tangents_, gradients_;
   std::vector<at::Tensor> outputs_;  // of a function that is not a program
   std::vector<std::pair<size_t, at::Tensor>> accumulated_;
-  bool has_formulas_ = false, has_users_backward_ = false, keeps_tensors_ = false, leads_on_ = false;
+  bool has_formulas_ = false, has_users_backward_ = false, keeps_tensors_ = false, may_keep_some_ = false,
+       leads_on_ = false;
   bool collects_all_garbage_ = true;
   bool loses_history_ = false, asks_for_grad_mode_ = false, has_backward_ = false;
   int graph_task_ = -1;                              // the graph task that the function runs in

@@ -32,6 +32,16 @@ bool is_users_function(const Node& node) {
 
 bool is_custom_function(const Node& node) { return is_users_function(node) && !node.name().starts_with("GeneratedBackwardFor_"); }
 
+bool has_custom_function_since(const at::Tensor& view, const at::Tensor& whole) {
+  if (!view.requires_grad() || view.is_same(whole)) return false;
+  const Edge end = torch::autograd::impl::gradient_edge(whole);
+  for (Edge edge = torch::autograd::impl::gradient_edge(view); edge.is_valid() && edge != end; edge = edge.function->next_edge(0)) {
+    if (is_custom_function(*edge.function)) return true;
+    if (edge.function->num_outputs() == 0) return false;
+  }
+  return false;
+}
+
 namespace {
 
 // A custom Function that is not declared traceable, or a node class from outside LibTorch.

@@ -41,5 +41,8 @@ bool is_users_function(const torch::autograd::Node& node);
 /// The same, except those that torch.library makes for an operator.
 bool is_custom_function(const torch::autograd::Node& node);
 bool has_hooks(torch::autograd::Node& node);
+/// Whether a custom Function lies in the history of `view` behind that of `whole`, the tensor that it is a view of. Taking the view again
+/// would lose the Function's backward.
+bool has_custom_function_since(const at::Tensor& view, const at::Tensor& whole);
 
 }  // namespace hindcast::capture

@@ -51,13 +51,14 @@ std::atomic<void (*)(bool)> garbage_collector = nullptr;
 void collect_garbage_by(void (*collect)(bool all)) { garbage_collector = collect; }
 
 // True if something else than autograd's history and this trace holds a stand-in: the function keeps it.
-bool FunctionTrace::keeps_some(const std::vector<at::Tensor>& outputs) const {
+bool FunctionTrace::keeps_some(const std::vector<at::Tensor>& outputs) {
   std::vector<at::Tensor> held = recorder_.held();
   for (const CopiedNumbers& copied : copied_numbers_) held.push_back(copied.tensor);
   const SymbolTable::Looking looking(*graph_->symbols);
   std::vector<Edge> accumulators;
   for (const Primal& primal : primals_) accumulators.push_back(primal.inner);
   auto references = references_of(held, accumulators);
+  may_keep_some_ = !references;
   if (!references) return false;  // it will be found after the backward
   const auto count = [&](const at::Tensor& tensor) {
     if (traced_of(tensor) != nullptr) ++(*references)[tensor.unsafeGetTensorImpl()];

@@ -159,12 +159,28 @@ at::Tensor TracingTensor::with_its_number(const at::Tensor& tensor, bool may_be_
   return number;
 }
 
-// Code that wants the memory calls this first: a formula that may continue unrecorded then gets the memory.
+// A formula that may continue unrecorded gets the memory. Others must not: a program would not read it again. Outside of a recording, the
+// code is that of somebody who holds a tensor that a traced function has made, as before its backward.
+void TracingTensor::show_memory() const {
+  if (!key_set_.has(kRecorderKey)) return;
+  Recorder* const recorder = Recorder::current();
+  if (recorder != nullptr) recorder->is_asked_for_memory();
+  auto* const self = const_cast<TracingTensor*>(this);
+  if (!key_set_.has(kRecorderKey)) return;  // it has become plain
+  const bool is_shown = recorder == nullptr && real.has_storage();
+  self->storage_ = is_shown ? real.storage() : c10::Storage();
+  self->storage_access_should_throw_ = !is_shown;
+}
+
+// Code that wants the memory calls this first.
 bool TracingTensor::has_storage() const {
-  if (key_set_.has(kRecorderKey)) {
-    if (Recorder* recorder = Recorder::current()) recorder->is_asked_for_memory();
-  }
+  show_memory();
   return static_cast<bool>(storage_);
+}
+
+const c10::Storage& TracingTensor::storage() const {
+  show_memory();
+  return TensorImpl::storage();
 }
 
 c10::SymIntArrayRef TracingTensor::traced_sizes() const { return sizes; }

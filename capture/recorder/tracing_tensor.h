@@ -77,6 +77,7 @@ class TracingTensor final : public c10::TensorImpl {
 
  private:
   bool has_storage() const override;
+  const c10::Storage& storage() const override;
   c10::IntArrayRef sizes_custom() const override;
   c10::IntArrayRef strides_custom() const override;
   int64_t numel_custom() const override;
@@ -95,6 +96,7 @@ class TracingTensor final : public c10::TensorImpl {
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&&, bool) const override;
 
   void show_geometry();
+  void show_memory() const;
   bool knows_its_offset(const Recorder& recorder) const;
   void pin_sizes() const;
   void pin_strides() const;

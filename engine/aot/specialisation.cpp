@@ -2,6 +2,7 @@
 
 #include "capture/backward/trace.h"
 #include "capture/function/dependent_inputs.h"
+#include "capture/recorder/tracing_tensor.h"
 #include "engine/aot/family.h"
 #include "engine/cache/symbol_binder.h"
 
@@ -137,7 +138,13 @@ void Specialisation::give_up_at_all_sizes() {
 }
 
 void Specialisation::look_for_escapes(const capture::Recorder::WeakStandIns& made) {
-  const bool is_held = std::any_of(made.begin(), made.end(), [](const auto& stand_in) { return !stand_in.expired(); });
+  bool is_held = false;
+  for (const auto& stand_in : made) {
+    const auto held = stand_in.lock();
+    if (!held) continue;
+    is_held = true;
+    if (auto* const traced = capture::TracingTensor::get(at::Tensor(held))) traced->become_plain();
+  }
   if (!is_held) return;
   if (const auto known = family()) return known->on_escape(*this);
   give_up();

@@ -5,6 +5,7 @@ import contextlib
 import copy
 import functools
 import gc
+import io
 import math
 import operator
 import os
@@ -21,6 +22,7 @@ from aot_beside_eager import CALLS, detached, gradients_of, like_eager
 from device_of_tests import DEVICE, not_on_a_card
 from side_by_side import RELEASE, assert_same, error_of, leaf
 from torch import nn
+from torch.utils import _pytree as pytree
 
 # ---- functions
 
@@ -797,6 +799,77 @@ def test_a_custom_function_is_itself(declared, monkeypatch):
         x, sign = leaf(3), torch.tensor(1.0 if call % 2 else -1.0)
         f(x, sign).sum().backward()
         assert torch.allclose(x.grad, x.detach().cos() * (2.0 if call % 2 else 3.0))
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, view):
+        return view(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient, None
+
+
+REVERSALS = {
+    "argument": lambda x, view: Reversed.apply(x, view),
+    "view of it": lambda x, view: Reversed.apply(x, view)[:],
+    "of a view": lambda x, view: Reversed.apply(x[:], view),
+    "beside the argument": lambda x, view: (x, Reversed.apply(x, view)),
+    "beside a result": lambda x, view: (lambda h: (h, Reversed.apply(h, view)))(x * 2),
+    "in the middle": lambda x, view: Reversed.apply(x * 2, view).exp(),
+}
+
+
+@pytest.mark.parametrize("view", [lambda x: x, lambda x: x.view_as(x)], ids=["itself", "view"])
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("function", REVERSALS.values(), ids=REVERSALS)
+def test_a_view_that_a_custom_function_makes_has_its_backward(function, declared, view, monkeypatch):
+    monkeypatch.setattr(Reversed, "is_traceable", declared, raising=False)
+    def plain(x):
+        return function(x, view)
+
+    compiled = hindcast.aot_function(plain, "eager", "eager")
+    for _ in range(3):
+        x = leaf(3)
+        results = compiled(x), plain(x)
+        seen, expected = (sum((n + 2) * y.sin().sum() for n, y in enumerate(pytree.tree_leaves(each))) for each in results)
+        assert_same(torch.autograd.grad(seen, x), torch.autograd.grad(expected, x))
+
+
+KEEPERS = {
+    "checkpoint": lambda x: torch.utils.checkpoint.checkpoint(torch.tanh, x, use_reentrant=False),
+    "custom Function": lambda x: Doubtful.apply(x.tanh() * 1),
+}
+
+
+@pytest.mark.parametrize("keeps", KEEPERS.values(), ids=KEEPERS)
+def test_what_a_function_keeps_can_be_read_and_copied(keeps, monkeypatch):
+    """Whether it is kept is known only behind the backward here: saved-tensor hooks and Functions may hold tensors, too."""
+    monkeypatch.setattr(Doubtful, "is_traceable", True, raising=False)
+    kept = {}
+
+    def function(x):
+        y = keeps(x)
+        kept.update(detached=y.detach() * 2, made=y * 3)
+        return y * 2
+
+    def looked_at():
+        detached, made = kept["detached"], kept["made"]
+        buffer = io.BytesIO()
+        torch.save(detached, buffer)
+        return [detached.tolist(), detached.data_ptr() != 0, copy.deepcopy(detached).tolist(), made.tolist(), buffer.tell() > 0]
+
+    compiled = hindcast.aot_function(function)
+    for _ in range(4):
+        x = leaf(3)
+        outcomes = []
+        for call in (compiled, function):
+            y = call(x)
+            before = looked_at()
+            (gradient,) = torch.autograd.grad(y.sum() + kept["made"].sum(), x)
+            outcomes.append([*before, *looked_at(), gradient.tolist()])
+        torch.testing.assert_close(*outcomes)
 
 
 def test_tensors_that_a_function_keeps_have_their_history():
