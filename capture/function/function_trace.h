@@ -102,8 +102,12 @@ class FunctionTrace final : private Policy {
 
   /// True once LibTorch alone has autograd's history of the call: nothing is recorded any more.
   bool is_released() const { return recorder_.is_released(); }
-  /// backward() by LibTorch's engine alone, from here on: for any tangents and any thread state.
-  torch::autograd::variable_list backward_as_itself(const torch::autograd::variable_list& tangents, bool create_graph);
+  /// backward() by LibTorch's engine alone, from here on: for any tangents and any thread state. `wanted`: the primals whose gradients are
+  /// computed; empty: all.
+  torch::autograd::variable_list backward_as_itself(const torch::autograd::variable_list& tangents, bool create_graph,
+                                                    const std::vector<bool>& wanted = {});
+  /// Whether the user's code would run for the gradients of the other primals alone: a custom Function, or saved-tensor hooks.
+  bool runs_users_code_only_without(const std::vector<bool>& wanted) const;
 
   /// The program of both, or of the forward alone if there was no backward.
   Joint joint() const;
@@ -226,8 +230,10 @@ class FunctionTrace final : private Policy {
   /// nullopt: a formula has read the memory of a stand-in.
   std::optional<torch::autograd::variable_list> record_backward(const torch::autograd::variable_list& tangents, bool create_graph,
                                                                 const std::vector<bool>& flows);
-  torch::autograd::variable_list run_engine(const torch::autograd::variable_list& tangents, bool create_graph);
+  torch::autograd::variable_list run_engine(const torch::autograd::variable_list& tangents, bool create_graph,
+                                            const std::vector<bool>& wanted = {});
   bool depends_on_tangents_alone() const;
+  bool draws_in_backward() const;
   std::vector<ValueId> values_of_tangents(const torch::autograd::variable_list& tangents, torch::autograd::variable_list& stand_ins);
 
   // own_backwards.cpp
@@ -271,8 +277,7 @@ class FunctionTrace final : private Policy {
   std::vector<ValueId> tangents_, gradients_;
   std::vector<at::Tensor> outputs_;  // of a function that is not a program
   std::vector<std::pair<size_t, at::Tensor>> accumulated_;
-  bool has_formulas_ = false, has_users_backward_ = false, keeps_tensors_ = false, may_keep_some_ = false,
-       leads_on_ = false;
+  bool has_formulas_ = false, has_users_backward_ = false, keeps_tensors_ = false, may_keep_some_ = false, leads_on_ = false;
   bool collects_all_garbage_ = true;
   bool loses_history_ = false, asks_for_grad_mode_ = false, has_backward_ = false;
   int graph_task_ = -1;                              // the graph task that the function runs in

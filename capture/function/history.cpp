@@ -247,6 +247,35 @@ void take_views_by_geometry(const std::vector<at::Tensor>& made) {
   }
 }
 
+bool any_users_code_beside(const std::vector<at::Tensor>& made, const std::vector<Edge>& ends) {
+  std::unordered_set<Node*> reached, leads_there;
+  const ReplaceEdge leave = leave_edge;
+  Walk walk(leave, &reached);
+  for (const at::Tensor& tensor : made) {
+    if (tensor.defined() && tensor.requires_grad()) walk.begin_at(torch::autograd::impl::gradient_edge(tensor));
+  }
+  walk.run([](Node&) { return std::optional<std::string>(); });
+  std::vector<Node*> in_order(reached.begin(), reached.end());  // a node comes after those that it leads to
+  std::sort(in_order.begin(), in_order.end(), [](const Node* a, const Node* b) { return a->topological_nr() < b->topological_nr(); });
+  for (const Edge& end : ends) leads_there.insert(end.function.get());
+  Fields fields;
+  std::vector<at::Tensor> saved;
+  for (Node* const node : in_order) {
+    const auto leads = [&](const Edge& edge) { return leads_there.contains(edge.function.get()); };
+    if (leads_there.contains(node)) continue;
+    if (std::any_of(node->next_edges().begin(), node->next_edges().end(), leads)) {
+      leads_there.insert(node);
+      continue;
+    }
+    Node* const formula = formula_of(*node);
+    const bool is_known = is_input_node(*node) || typeid(*node) == typeid(torch::autograd::AccumulateGrad) ||
+                          typeid(*node) == typeid(torch::autograd::CopyBackwards) ||
+                          (formula != nullptr && fields.read(*formula, saved, /*forgets_symbols=*/false));
+    if (!is_known) return true;
+  }
+  return false;
+}
+
 std::optional<References> references_of(const std::vector<at::Tensor>& made, const std::vector<Edge>& also) {
   Fields fields;
   std::vector<at::Tensor> tensors;

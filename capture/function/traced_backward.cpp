@@ -3,6 +3,7 @@
 #include "capture/function/function_trace.h"
 
 #include "base/interpreter_error.h"
+#include "capture/function/history.h"
 #include "capture/function/places.h"
 #include "capture/function/recorder_scope.h"
 #include "capture/graph/accumulation.h"
@@ -40,6 +41,9 @@ variable_list FunctionTrace::backward(const variable_list& tangents, bool create
     recorder_.refuse("reads the memory of a tensor");
     return backward_as_itself(tangents, create_graph);
   }
+  // A backward of some gradients alone draws only what their nodes recompute, and a program would draw all.
+  if (!recorder_.refusal() && had_saved_tensor_hooks() && draws_in_backward())
+    recorder_.refuse("a checkpoint in it draws random numbers again when it recomputes");
   if (!recorder_.refusal() && tangents_.size() > 1 && !depends_on_tangents_alone())
     recorder_.refuse("a formula does not use the gradient that it is given");
   if (recorder_.refusal()) recorder_.release();
@@ -119,6 +123,14 @@ std::optional<variable_list> FunctionTrace::record_backward(const variable_list&
   return gradients;
 }
 
+bool FunctionTrace::draws_in_backward() const {
+  for (size_t i = forward_end_; i < graph_->instrs.size(); ++i) {
+    const Instr& instr = graph_->instrs[i];
+    if (instr.op && instr.op->hasTag(at::Tag::nondeterministic_seeded)) return true;
+  }
+  return false;
+}
+
 // False: a formula does not read its gradient, as that of a loss whose forward has computed the gradient. The program does not say which
 // tangent such a value belongs to: if that tangent is undefined, the value would still be added. Adding zeros is allowed.
 bool FunctionTrace::depends_on_tangents_alone() const {
@@ -146,11 +158,20 @@ bool FunctionTrace::depends_on_tangents_alone() const {
   return all_are_reached;
 }
 
-variable_list FunctionTrace::backward_as_itself(const variable_list& tangents, bool create_graph) {
+variable_list FunctionTrace::backward_as_itself(const variable_list& tangents, bool create_graph, const std::vector<bool>& wanted) {
   ignore_callers_writes();
   recorder_.release();
   bypass_call_node();
-  return run_engine(tangents, create_graph);
+  return run_engine(tangents, create_graph, wanted);
+}
+
+bool FunctionTrace::runs_users_code_only_without(const std::vector<bool>& wanted) const {
+  if (wanted.empty() || !(has_users_backward_ || had_saved_tensor_hooks())) return false;
+  std::vector<Edge> ends;
+  for (size_t i = 0; i < primals_.size(); ++i) {
+    if (primals_[i].gradient.is_valid() && wanted[i]) ends.push_back(primals_[i].gradient);
+  }
+  return any_users_code_beside(result_stand_ins_, ends);
 }
 
 std::vector<ValueId> FunctionTrace::values_of_tangents(const variable_list& tangents, variable_list& stand_ins) {
@@ -167,7 +188,7 @@ std::vector<ValueId> FunctionTrace::values_of_tangents(const variable_list& tang
 }
 
 // Returns gradients by primal.
-variable_list FunctionTrace::run_engine(const variable_list& tangents, bool create_graph) {
+variable_list FunctionTrace::run_engine(const variable_list& tangents, bool create_graph, const std::vector<bool>& wanted) {
   at::Tensor start;
   Recorder::unrecorded([&] { start = at::zeros({}); });
   const auto root = own_node(new TangentsNode(start));
@@ -181,8 +202,9 @@ variable_list FunctionTrace::run_engine(const variable_list& tangents, bool crea
     root->add_next_edge(recorder_.is_released() ? edge : whole_formulas_(edge));
     root->tangents.push_back(tangent);
   }
-  for (const Primal& primal : primals_) {
-    if (primal.gradient.is_valid()) ends.push_back(primal.gradient);
+  const auto is_wanted = [&](size_t i) { return primals_[i].gradient.is_valid() && (wanted.empty() || wanted[i]); };
+  for (size_t i = 0; i < primals_.size(); ++i) {
+    if (is_wanted(i)) ends.push_back(primals_[i].gradient);
   }
   variable_list found(ends.size());
   if (!root->tangents.empty() && !ends.empty()) {
@@ -191,7 +213,7 @@ variable_list FunctionTrace::run_engine(const variable_list& tangents, bool crea
   }
   variable_list gradients;
   next = 0;
-  for (const Primal& primal : primals_) gradients.push_back(primal.gradient.is_valid() ? found[next++] : at::Tensor());
+  for (size_t i = 0; i < primals_.size(); ++i) gradients.push_back(is_wanted(i) ? found[next++] : at::Tensor());
   return gradients;
 }
 

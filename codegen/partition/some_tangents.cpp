@@ -57,7 +57,10 @@ class SomeTangents {
       ValueId& tangent = made_->inputs[joint_.primals + i];
       tangent = flows_[i] ? now(tangent) : ValueId();
     }
-    for (size_t i = joint_.results; i < made_->outputs.size(); ++i) made_->outputs[i] = now(made_->outputs[i]);
+    for (size_t i = joint_.results; i < made_->outputs.size(); ++i) {
+      ValueId& gradient = made_->outputs[i];
+      gradient = is_zero(gradient) ? ValueId() : now(gradient);
+    }
     made_->verify();
     part.graph = std::move(made_);
     return part;
@@ -66,13 +69,14 @@ class SomeTangents {
  private:
   struct State {
     bool is_zero = false;
-    ValueId instead;  // the tensor of zeros that replaces it
+    bool is_made = false;  // as zeros, for a reader of other gradients; still zero for all others
+    ValueId instead;       // the tensor that replaces it
   };
 
   ValueId now(ValueId value) const {
     if (!value.defined()) return value;
     const State& state = state_[value.index];
-    if (state.is_zero) return {};
+    if (state.is_zero && !state.is_made) return {};
     return state.instead.defined() ? state.instead : value;
   }
   bool is_zero(ValueId value) const { return value.defined() && state_[value.index].is_zero; }
@@ -155,7 +159,7 @@ class SomeTangents {
     const Instr& instr = graph_.instrs[i];
     bool can_be_made = true, reads_another_name = false;
     capture::for_each_use(instr, [&](ValueId value) {
-      if (is_zero(value)) can_be_made = can_be_made && make_zeros(value, instr);
+      if (is_zero(value) && !state_[value.index].is_made) can_be_made = can_be_made && make_zeros(value, instr);
       reads_another_name = reads_another_name || has_another_name(value);
     });
     if (!can_be_made) return false;
@@ -220,7 +224,7 @@ class SomeTangents {
     if (is_expanded_anywhere) {
       new_instr(reader, expand, value).args = {capture::tensor(made), sizes_arg(zeros.sizes), capture::constant(/*implicit=*/false)};
     }
-    state_[value.index].is_zero = false;
+    state_[value.index].is_made = true;
     return true;
   }
 

@@ -267,12 +267,12 @@ variable_list AotNode::run_program(const ProgramPair& pair, std::vector<at::Tens
 }
 
 // grad(result, x) asks for the gradients of some arguments.
-std::vector<bool> AotNode::wanted() const {
+std::vector<bool> AotNode::wanted(size_t primals) const {
   const auto* const info = torch::autograd::get_current_graph_task_exec_info();
   if (info == nullptr || info->empty()) return {};
   std::vector<bool> wants;
   bool are_all = true;
-  for (size_t i = 0, edge = 0; i < whole_of(pair_)->joint.primals; ++i) {
+  for (size_t i = 0, edge = 0; i < primals; ++i) {
     const bool has_edge = specialisation_->needs_gradient(i);
     wants.push_back(has_edge && task_should_compute_output(edge++));
     are_all = are_all && wants.back() == has_edge;
@@ -311,7 +311,7 @@ std::shared_ptr<const ProgramPair> AotNode::pair_for(const variable_list& tangen
 }
 
 variable_list AotNode::backward_of_program(const variable_list& tangents) {
-  const std::vector<bool> wants = wanted();
+  const std::vector<bool> wants = wanted(whole_of(pair_)->joint.primals);
   std::shared_ptr<const ProgramPair> pair = wants.empty() ? pair_ : pair_for(tangents, wants);
   auto taken = taken_by(*pair, tangents);
   const auto are_as_they_came = [&] {

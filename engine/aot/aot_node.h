@@ -81,7 +81,7 @@ class AotNode final : public capture::ProgramNode {
   variable_list of_edges(variable_list by_primal) const;
   variable_list backward_of_program(const variable_list& tangents);
   variable_list backward_by_ops(const variable_list& tangents);
-  std::vector<bool> wanted() const;  // ProgramPair::wants, of this backward
+  std::vector<bool> wanted(size_t primals) const;  // ProgramPair::wants, of this backward
   std::shared_ptr<const ProgramPair> pair_for(const variable_list& tangents, const std::vector<bool>& wants);
   std::optional<variable_list> taken_by(const ProgramPair& pair, const variable_list& tangents) const;
   std::vector<at::Tensor> unpack_saved();

@@ -130,7 +130,7 @@ variable_list AotNode::differentiable_backward(const variable_list& tangents) {
   integers.append_carriers(inputs);
   integers.append_facts(facts);
   for (const double number : backward.bindings.floats) cache::append(facts, number);
-  const std::vector<bool> wants = wanted();
+  const std::vector<bool> wants = wanted(whole_of(pair_)->joint.primals);
   for (const bool is_wanted : wants) cache::append(facts, is_wanted);
 
   const auto function = [&](const std::vector<at::Tensor>& given) -> detail::FunctionOutput {

@@ -85,18 +85,19 @@ variable_list AotNode::backward_of_trace(const variable_list& tangents, bool is_
 
 variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool is_usual) {
   const bool create_graph = at::GradMode::is_enabled();
-  if (live_->is_released() || has_learned_ || !has_usual_dispatch_state() || !are_plain(tangents))
-    return live_->backward_as_itself(tangents, create_graph);
+  const std::vector<bool> wants = wanted(live_->primal_count());
+  const bool is_as_usual = !live_->is_released() && !has_learned_ && has_usual_dispatch_state() && are_plain(tangents);
+  if (!is_as_usual || live_->runs_users_code_only_without(wants)) return live_->backward_as_itself(tangents, create_graph, wants);
   if (create_graph && live_->had_saved_tensor_hooks()) {
     leave_to_the_function(kLosesHistory);
     const at::AutoGradMode no_grad(false);
-    return with_error(live_->backward_as_itself(tangents, /*create_graph=*/false), kLosesHistory);
+    return with_error(live_->backward_as_itself(tangents, /*create_graph=*/false, wants), kLosesHistory);
   }
   // The user's code in a backward must run only once, so it is traced only with gradients that a program can be made for.
   const bool is_users = live_->has_users_backward();
   const bool all_flow = std::all_of(tangents.begin(), tangents.end(), [](const at::Tensor& each) { return each.defined(); });
-  if (is_users && (!is_usual || !all_flow)) return live_->backward_as_itself(tangents, create_graph);
-  if (is_usual && !all_flow && gives_up_a_checkpoint()) return live_->backward_as_itself(tangents, create_graph);
+  if (is_users && (!is_usual || !all_flow)) return live_->backward_as_itself(tangents, create_graph, wants);
+  if (is_usual && !all_flow && gives_up_a_checkpoint()) return live_->backward_as_itself(tangents, create_graph, wants);
   if (!is_usual) return unusual_backward(tangents, create_graph);
   variable_list given = tangents;
   if (is_users) std::transform(given.begin(), given.end(), given.begin(), as_contiguous);
@@ -128,7 +129,7 @@ bool AotNode::gives_up_a_checkpoint() const {
 
 // The incoming gradients are batched, sparse or to be differentiated.
 variable_list AotNode::unusual_backward(const variable_list& tangents, bool create_graph) {
-  if (!learn_with_zeros(create_graph)) return live_->backward_as_itself(tangents, create_graph);
+  if (!learn_with_zeros(create_graph)) return live_->backward_as_itself(tangents, create_graph, wanted(live_->primal_count()));
   return create_graph ? differentiable_backward(tangents) : backward_by_ops(tangents);
 }
 
