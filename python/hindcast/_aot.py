@@ -312,6 +312,7 @@ class AotFunction:
             kept.pop(number, None)
         if raised:
             self._are_next(call("aot_threw", self._number))
+            taken.write_back()
             raise_kept()
         if thread.error is not None:
             thread.error = None

@@ -58,7 +58,12 @@ class Kind:
         arguments = self.shape.with_tensors(tensors)
         before, _ = flatten(arguments)
         own = containers_in(arguments)
-        result = self.function(*arguments[0], **arguments[1])
+        try:
+            result = self.function(*arguments[0], **arguments[1])
+        except BaseException:
+            if own and thread.call is not None:
+                thread.call.changed = arguments
+            raise
         after, spec = flatten(arguments)
         if own and type(result) is not torch.Tensor:
             leaves, spec_of_result = tree_flatten(result, is_leaf=lambda value: id(value) in own or is_size(value))
@@ -85,6 +90,7 @@ def _run_function(
             if call.tensors and len(tensors) == len(call.tensors) and all(map(operator.is_, tensors, call.tensors)):
                 # No trace: the function gets its caller's arguments, and the caller its result.
                 args, kwargs = call.arguments
+                call.changed = None
                 call.result = call.owner.run_itself(args, kwargs)
                 return [], EAGER, "", 0, None
         # A reset() on another thread may have dropped the kind since the call began.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 import torch
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
-from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_unflatten
+from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_map, tree_unflatten
 
 from ._backward import mode_reason
 from ._flatten import flatten
@@ -65,7 +65,7 @@ def key_of(leaf: Any) -> Any:
 class Call:
     """A call's arguments, flattened."""
 
-    __slots__ = ("arguments", "began", "classes", "clears_gradients", "containers", "depth", "draws", "firsts", "generators", "imports", "key", "kind", "makes_objects", "objects", "outer", "owner", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
+    __slots__ = ("arguments", "began", "changed", "classes", "clears_gradients", "containers", "depth", "draws", "firsts", "generators", "imports", "key", "kind", "makes_objects", "objects", "outer", "owner", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises Untraceable."""
@@ -84,6 +84,7 @@ class Call:
         self.imports = False  # whether modules were imported while the function ran
         self.was_run = False  # whether the function ran in this call, traced or eagerly
         self.result: Any = None  # the result of an eager call
+        self.changed: Any = None  # the function's copies of the arguments, if it has thrown: it may have written to lists and dicts
         self.stand_ins: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = []  # passed to the function, each with its tensor
         self.tensors: list[torch.Tensor] = []
         self.objects: list[Any] = []  # compared by identity and by their observable contents
@@ -108,6 +109,14 @@ class Call:
             self._take(arg, key)
         self.key = tuple(key)
         self._find_shared()
+
+    def write_back(self) -> None:
+        """Applies what the function has written to lists and dicts before it threw."""
+        if self.changed is None:
+            return
+        alive = {id(stand_in()): given for stand_in, given in self.stand_ins if stand_in() is not None}
+        changed, self.changed = self.changed, None
+        write_back(self.arguments, tree_map(lambda leaf: alive.get(id(leaf), leaf), changed))
 
     def _find_shared(self) -> None:
         """``f(x, x)`` sees one tensor, as in ``query is key``, and a write to it at both places."""

@@ -135,6 +135,35 @@ def test_behind_an_error_the_attribute_is_the_argument():
         assert holder.x is x
 
 
+def test_containers_have_what_was_written_to_them_before_an_error():
+    def function(x, named, listed, nested):
+        named["argument"] = x
+        named["made"] = x * 2
+        del named["old"]
+        listed.append(x.sin())
+        nested["list"].append(3)
+        if x.shape[0] % 2:
+            raise KeyError("odd")
+        return x.exp()
+
+    compiled = hindcast.aot_function(function)
+    for rows in (2, 3, 2, 5, 3, 4):
+        outcomes = []
+        for call in (compiled, function):
+            x = torch.linspace(0, 1, rows, requires_grad=True)
+            named, listed, nested = {"old": 1}, [], {"list": [1]}
+            inner = nested["list"]
+            try:
+                call(x, named, listed, nested)
+            except KeyError:
+                pass
+            assert named["argument"] is x and nested["list"] is inner
+            (named["made"].sum() + listed[0].sum()).backward()
+            outcomes.append([list(named), named["made"], listed, nested, x.grad])
+        torch.testing.assert_close(outcomes[0][1:], outcomes[1][1:])
+        assert outcomes[0][0] == outcomes[1][0]
+
+
 def test_parameters_and_buffers_that_are_set():
     class Net(nn.Module):
         def __init__(self):
