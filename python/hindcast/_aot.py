@@ -188,7 +188,7 @@ class AotFunction:
             if left < 0:
                 return self._timed_call(args, kwargs)
             self._next = left - 1
-            return self._function(*args, **kwargs)
+            return self._function(*args, **kwargs) if kwargs else self._function(*args)
         if self._call_in_c is not None:
             result = self._call_in_c(self, args, kwargs, _NOT_KNOWN, self._is_timed)
             if result is not _NOT_KNOWN:
