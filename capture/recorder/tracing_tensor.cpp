@@ -168,6 +168,7 @@ void TracingTensor::show_memory() const {
   auto* const self = const_cast<TracingTensor*>(this);
   if (!key_set_.has(kRecorderKey)) return;  // it has become plain
   const bool is_shown = recorder == nullptr && real.has_storage();
+  if (is_shown == static_cast<bool>(storage_)) return;
   self->storage_ = is_shown ? real.storage() : c10::Storage();
   self->storage_access_should_throw_ = !is_shown;
 }
