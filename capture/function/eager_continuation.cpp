@@ -66,9 +66,10 @@ at::Tensor taken_again(const at::Tensor& view, const at::Tensor& whole, const at
   if (!view.is_view() || !view._base().is_same(whole) || !torch::autograd::impl::hooks(view).empty()) return {};
   const auto* meta = torch::autograd::impl::get_view_autograd_meta(view);
   if (meta->requires_grad_ || !meta->has_bw_view()) return {};
-  // A view of a leaf taken in no_grad mode is a leaf, and requires grad exactly if that leaf is no view itself.
-  const bool is_without_history = meta->get_creation_meta() == CreationMeta::NO_GRAD_MODE && view.is_leaf();
-  if (!is_without_history && meta->get_creation_meta() != CreationMeta::DEFAULT) return {};
+  // A view of a leaf taken in no_grad or inference mode is a leaf, and requires grad exactly if that leaf is no view itself.
+  const CreationMeta made = meta->get_creation_meta();
+  const bool is_without_history = (made == CreationMeta::NO_GRAD_MODE || made == CreationMeta::INFERENCE_MODE) && view.is_leaf();
+  if (!is_without_history && made != CreationMeta::DEFAULT) return {};
   const at::AutoGradMode grad(!is_without_history);
   const auto& info = meta->get_backward_view();
   if (info.has_view_fn()) return info.view_fn()(of);

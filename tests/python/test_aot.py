@@ -872,6 +872,26 @@ def test_what_a_function_keeps_can_be_read_and_copied(keeps, monkeypatch):
         torch.testing.assert_close(*outcomes)
 
 
+LEAVES = {
+    "leaf": lambda: torch.ones(4, 3, requires_grad=True),
+    "view that is a leaf": lambda: torch.ones(3, 4).t().requires_grad_(),
+    "computed": lambda: torch.ones(4, 3, requires_grad=True) * 1,
+}
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+@pytest.mark.parametrize("make", LEAVES.values(), ids=LEAVES)
+def test_views_of_arguments_where_nothing_is_recorded(make, mode):
+    def function(x):
+        return x[:], x.expand(2, 4, 3)
+
+    compiled = hindcast.aot_function(function)
+    for _ in range(3):
+        with mode():
+            seen, expected = ([(y.requires_grad, y.is_leaf, y.is_inference()) for y in call(make())] for call in (compiled, function))
+        assert seen == expected
+
+
 def test_tensors_that_a_function_keeps_have_their_history():
     w = leaf(3)
     kept = {}
