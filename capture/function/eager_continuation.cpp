@@ -216,13 +216,14 @@ void FunctionTrace::bypass_call_node() {
   begin_at_nodes_that_lead_on();
 }
 
+// Once: a backward that reaches tensors which the function has kept, too, may be running over these edges.
 void FunctionTrace::begin_at_nodes_that_lead_on() {
+  if (std::exchange(ends_lead_on_, true)) return;
   for (size_t i = 0; i < input_count(); ++i) {
     Primal& primal = primals_[i];
     if (!primal.inner.is_valid() || !primal.is_leaf) continue;
     const Edge border = input_edge(primal.stand_in, primal.outside);
     replace_in_history(primal.inner, border);
-    primal.inner = border;
     if (primal.gradient.is_valid()) primal.gradient = border;
     torch::autograd::impl::set_gradient_edge(primal.stand_in, border);  // for saved tensors
   }

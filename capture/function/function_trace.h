@@ -106,6 +106,9 @@ class FunctionTrace final : private Policy {
   /// computed; empty: all.
   torch::autograd::variable_list backward_as_itself(const torch::autograd::variable_list& tangents, bool create_graph,
                                                     const std::vector<bool>& wanted = {});
+  /// Whether the backward that is running goes through nodes of the call, too: it began at a tensor that the function has kept. Its edges
+  /// must stay what they are.
+  bool is_run_beside() const;
   /// Whether the user's code would run for the gradients of the other primals alone: a custom Function, or saved-tensor hooks.
   bool runs_users_code_only_without(const std::vector<bool>& wanted) const;
 
@@ -277,7 +280,8 @@ class FunctionTrace final : private Policy {
   std::vector<ValueId> tangents_, gradients_;
   std::vector<at::Tensor> outputs_;  // of a function that is not a program
   std::vector<std::pair<size_t, at::Tensor>> accumulated_;
-  bool has_formulas_ = false, has_users_backward_ = false, keeps_tensors_ = false, may_keep_some_ = false, leads_on_ = false;
+  bool has_formulas_ = false, has_users_backward_ = false, keeps_tensors_ = false, may_keep_some_ = false, leads_on_ = false,
+       ends_lead_on_ = false;
   bool collects_all_garbage_ = true;
   bool loses_history_ = false, asks_for_grad_mode_ = false, has_backward_ = false;
   int graph_task_ = -1;                              // the graph task that the function runs in

@@ -247,6 +247,12 @@ void take_views_by_geometry(const std::vector<at::Tensor>& made) {
   }
 }
 
+bool has_saved_tensor_hooks(Node& node) {
+  Fields fields;
+  std::vector<at::Tensor> saved;
+  return !fields.read(node, saved, /*forgets_symbols=*/false);
+}
+
 bool any_users_code_beside(const std::vector<at::Tensor>& made, const std::vector<Edge>& ends) {
   std::unordered_set<Node*> reached, leads_there;
   const ReplaceEdge leave = leave_edge;

@@ -36,6 +36,8 @@ using References = std::unordered_map<const c10::TensorImpl*, size_t>;
 /// unknown, or hooks hold what it has saved.
 std::optional<References> references_of(const std::vector<at::Tensor>& made, const std::vector<torch::autograd::Edge>& also);
 
+/// Whether saved-tensor hooks hold what a node of LibTorch's has saved.
+bool has_saved_tensor_hooks(torch::autograd::Node& node);
 /// A node of a torch::autograd::Function, in C++ or Python: its backward is user code.
 bool is_users_function(const torch::autograd::Node& node);
 /// The same, except those that torch.library makes for an operator.

@@ -10,6 +10,7 @@
 #include "capture/ops/op_facts.h"
 
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -163,6 +164,16 @@ variable_list FunctionTrace::backward_as_itself(const variable_list& tangents, b
   recorder_.release();
   bypass_call_node();
   return run_engine(tangents, create_graph, wanted);
+}
+
+bool FunctionTrace::is_run_beside() const {
+  const auto* const nodes = may_keep_some_ ? torch::autograd::get_current_graph_task_nodes_in_graph() : nullptr;
+  if (nodes == nullptr) return false;
+  const std::vector<at::Tensor> held = recorder_.held();
+  return std::any_of(held.begin(), held.end(), [&](const at::Tensor& tensor) {
+    const auto* const meta = torch::autograd::impl::get_autograd_meta(tensor);
+    return meta != nullptr && meta->grad_fn_ && nodes->contains(meta->grad_fn_.get());
+  });
 }
 
 bool FunctionTrace::runs_users_code_only_without(const std::vector<bool>& wanted) const {

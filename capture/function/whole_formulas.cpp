@@ -95,6 +95,10 @@ class WholeFormula final : public Node {
     node_->next_edges() = next_edges();
     Recorder* const recorder = Recorder::current();
     if (recorder == nullptr || recorder->is_released()) return (*node_)(std::move(gradients));
+    if (has_saved_tensor_hooks(*node_)) {
+      recorder->refuse(name() + " branches on values, and a checkpoint or saved-tensor hooks hold what it has saved");
+      return (*node_)(std::move(gradients));
+    }
     const PackedNode packed = pack_node(*node_);
     if (packed.name.empty() || find_function(packed.name) == nullptr) return (*node_)(std::move(gradients));
     std::vector<at::Tensor> saved;

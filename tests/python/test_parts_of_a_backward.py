@@ -1,5 +1,7 @@
 """Backwards of some results of a compiled function, or for some of its arguments."""
 
+import contextlib
+
 import hindcast
 import pytest
 import torch
@@ -94,3 +96,71 @@ def test_a_checkpoint_that_draws_again(asks_first):
             outcome.append([y.grad, torch.rand(())])
         outcomes.append(outcome)
     torch.testing.assert_close(*outcomes)
+
+
+class Squared(torch.autograd.Function):
+    is_traceable = True
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient * ctx.saved_tensors[0]
+
+
+SQUARES = {
+    "custom Function": Squared.apply,
+    "checkpoint": lambda x: checkpoint(torch.square, x, use_reentrant=False),
+    "a formula that branches in a checkpoint": lambda x: checkpoint(lambda each: each.square().max() * each, x, use_reentrant=False),
+}
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("guard", [False, True])
+@pytest.mark.parametrize("square", SQUARES.values(), ids=SQUARES)
+def test_a_loss_of_one_result_and_of_what_was_kept(square, guard, both):
+    kept = []
+
+    def function(x):
+        y = square(x)
+        z = y.prod() * 1
+        kept.append(y + z)
+        return z.exp(), y.cos()
+
+    compiled = hindcast.aot_function(function)
+    for number in range(4):
+        gradients = []
+        for call in (function, compiled):
+            x = (torch.linspace(0.5, 1.0, 4, dtype=torch.float64) + 0.05 * number).requires_grad_()
+            with hindcast.enable() if guard and call is compiled else contextlib.nullcontext():
+                a, b = call(x)
+                (a + kept.pop().square().sum() + (b.sum() if both else 0)).backward()
+            gradients.append(x.grad)
+        torch.testing.assert_close(*gradients)
+
+
+BRANCHING = {
+    "max": lambda x: x * x.max(),
+    "prod": lambda x: x + x.prod(),
+    "median": lambda x: x * x.median(),
+    "cumprod": lambda x: x.cumprod(0),
+    "masked_fill": lambda x: x.masked_fill(x > 1, x.sum()),
+}
+
+
+@pytest.mark.parametrize("function", BRANCHING.values(), ids=BRANCHING)
+def test_formulas_that_branch_on_values_in_a_checkpoint(function):
+    def checkpointed(x):
+        return checkpoint(function, x * 1, use_reentrant=False).exp()
+
+    compiled = hindcast.aot_function(checkpointed)
+    for zero in (False, True, False):
+        gradients = []
+        for call in (compiled, checkpointed):
+            x = torch.linspace(0.5, 1.5, 4, dtype=torch.float64)
+            x[1] *= not zero
+            gradients.append(torch.autograd.grad(call(x.requires_grad_()).sum(), x))
+        torch.testing.assert_close(*gradients)
