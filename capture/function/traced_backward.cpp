@@ -102,6 +102,7 @@ std::optional<variable_list> FunctionTrace::record_backward(const variable_list&
     const RecorderScope at_work(recorder_);
     found = run_engine(stand_ins, create_graph);
     // LibTorch's engine would add in place to a view that conjugates, and .grad would be one.
+    const c10::AutoGradMode grad(create_graph);
     for (at::Tensor& gradient : found) {
       if (gradient.defined() && (gradient.is_conj() || gradient.is_neg())) gradient = gradient.resolve_conj().resolve_neg();
     }

@@ -890,6 +890,34 @@ def test_writes_to_slices_are_programs(function):
     assert not stats["fallbacks_by_reason"] and stats["hits"], stats
 
 
+CONJUGATES = {
+    "conj": lambda z: (z * z.conj()).real,
+    "conj_physical": lambda z: (z * z.conj_physical()).real,
+    "product": lambda z: (z[:, None] @ z[None].mH.mT.conj()).real.sum(1),
+    "imaginary part": lambda z: (z * z).conj().imag,
+}
+
+
+@pytest.mark.parametrize("guard", [True, False], ids=["enable", "functions"])
+@pytest.mark.parametrize("function", CONJUGATES.values(), ids=CONJUGATES)
+def test_third_derivatives_of_conjugates(function, guard):
+    def real(x):
+        return function(torch.complex(x.sin(), x * x.sum()))
+
+    def derivatives(called, x):
+        found = [called(x)]
+        for _ in range(3):
+            found += torch.autograd.grad(found[-1].sin().sum(), x, create_graph=True)
+        return found
+
+    compiled = real if guard else hindcast.aot_function(real)
+    for _ in range(3):
+        x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+        expected = derivatives(real, x)
+        with hindcast.enable(async_=False, back_off=False) if guard else contextlib.nullcontext():
+            torch.testing.assert_close(derivatives(compiled, x), expected)
+
+
 # Each gradient depends on other arguments than the other one does.
 WITH_DIFFERENT_HISTORIES = {
     "product": lambda a, b: (a * b).sum(),
