@@ -12,6 +12,7 @@ from device_of_tests import ADDS_IN_ANY_ORDER, DEVICE
 from part_of_run import part_of_run
 from side_by_side import assert_same
 from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.checkpoint import checkpoint
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -127,6 +128,28 @@ def test_an_operator(op, dtype):
             for call in range(CALLS):
                 assert_equal(outcome(f, sample), expected, f"sample {i}, {partition}, call {call}")
             assert f.stats()["hits"] == CALLS - 1 or is_error(expected) or name_of(op) in EAGER, f"sample {i}, {partition}: {f.stats()}"
+
+
+# Its noise is partly uninitialised memory, so that no two recomputations are alike.
+NOT_RECOMPUTED = {"nn.functional.rrelu"}
+
+
+def recomputed_operators():
+    all_ = [each.values for each in operators()]
+    return [op for op, dtype in all_ if dtype is torch.float32 and op.supports_autograd and name_of(op) not in NOT_RECOMPUTED]
+
+
+@pytest.mark.parametrize("op", recomputed_operators(), ids=name_of)
+@pytest.mark.filterwarnings("ignore")
+def test_an_operator_in_a_checkpoint(op):
+    def function(*args, **kwargs):
+        return checkpoint(op.op, *args, use_reentrant=False, **kwargs)
+
+    for i, sample in samples_of(op, torch.float32, requires_grad=True):
+        expected = outcome(function, sample)
+        f = hindcast.aot_function(function, "eager", "eager", async_=False)
+        for call in range(CALLS):
+            assert_equal(outcome(f, sample), expected, f"sample {i}, call {call}")
 
 
 def grown(sample, dim, times):
