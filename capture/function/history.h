@@ -43,7 +43,7 @@ bool is_users_function(const torch::autograd::Node& node);
 /// The same, except those that torch.library makes for an operator.
 bool is_custom_function(const torch::autograd::Node& node);
 bool has_hooks(torch::autograd::Node& node);
-/// Whether a backward of `made` runs the user's code, in custom Functions or saved-tensor hooks, in nodes that do not lead to one of `ends`.
+/// Whether a backward of `made` runs the user's code (custom Functions, saved-tensor hooks) in nodes that do not lead to one of `ends`.
 bool any_users_code_beside(const std::vector<at::Tensor>& made, const std::vector<torch::autograd::Edge>& ends);
 /// Whether a custom Function lies in the history of `view` behind that of `whole`, the tensor that it is a view of. Taking the view again
 /// would lose the Function's backward.

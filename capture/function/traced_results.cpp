@@ -20,7 +20,11 @@ using torch::autograd::Node;
 
 namespace {
 
-constexpr const char* kViewByACustomFunction = "it returns a view that a custom Function has made of an argument or of another result";
+// The view will be taken again of `whole`.
+void refuse_view_by_a_custom_function(const at::Tensor& view, const at::Tensor& whole) {
+  if (has_custom_function_since(view, whole))
+    throw NotTraced("it returns a view that a custom Function has made of an argument or of another result");
+}
 
 // Whether autograd knows `tensor` as a view of `whole`, so that a write to it is seen there.
 bool is_tracked_view(const at::Tensor& tensor, const at::Tensor& whole) {
@@ -99,7 +103,7 @@ Returned FunctionTrace::from_primal(uint32_t primal, const at::Tensor& output) c
   if (is_written && output.requires_grad() && !returned.is_itself && !(output.is_view() && output._base().is_same(whole))) {
     throw NotTraced("it returns a tensor that shares memory with an argument, and has a history of its own");
   }
-  if (!returned.is_itself && has_custom_function_since(output, whole)) throw NotTraced(kViewByACustomFunction);
+  if (!returned.is_itself) refuse_view_by_a_custom_function(output, whole);
   returned.with_autograd = output.requires_grad() || is_tracked_view(output, whole);
   return returned;
 }
@@ -149,7 +153,7 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
       throw NotTraced("it returns tensors that share memory, and the one is no view of the other (.data)");
     if (!base || base->base != traced.base || !base->views.empty())
       throw NotTraced("it returns tensors that share memory which none of them has all of");
-    if (has_custom_function_since(own[i], whole)) throw NotTraced(kViewByACustomFunction);
+    refuse_view_by_a_custom_function(own[i], whole);
     returned.index = add_result(whole);
     returned.views = traced.views;
     returned.with_autograd |= is_tracked_view(own[i], whole);

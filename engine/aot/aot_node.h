@@ -89,6 +89,7 @@ class AotNode final : public capture::ProgramNode {
 
   // learn_backward.cpp
   variable_list backward_of_trace(const variable_list& tangents, bool is_usual);
+  bool may_be_recorded(const variable_list& tangents, const std::vector<bool>& wants) const;
   variable_list backward_on_stand_ins(const variable_list& tangents, bool is_usual);
   bool gives_up_a_checkpoint() const;
   variable_list unusual_backward(const variable_list& tangents, bool create_graph);

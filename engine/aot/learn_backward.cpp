@@ -83,12 +83,15 @@ variable_list AotNode::backward_of_trace(const variable_list& tangents, bool is_
   }
 }
 
+bool AotNode::may_be_recorded(const variable_list& tangents, const std::vector<bool>& wants) const {
+  return !live_->is_released() && !has_learned_ && has_usual_dispatch_state() && are_plain(tangents) && !live_->is_run_beside() &&
+         !live_->runs_users_code_only_without(wants);
+}
+
 variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool is_usual) {
   const bool create_graph = at::GradMode::is_enabled();
   const std::vector<bool> wants = wanted(live_->primal_count());
-  const bool may_be_recorded = !live_->is_released() && !has_learned_ && has_usual_dispatch_state() && are_plain(tangents);
-  if (!may_be_recorded || live_->is_run_beside() || live_->runs_users_code_only_without(wants))
-    return live_->backward_as_itself(tangents, create_graph, wants);
+  if (!may_be_recorded(tangents, wants)) return live_->backward_as_itself(tangents, create_graph, wants);
   if (create_graph && live_->had_saved_tensor_hooks()) {
     leave_to_the_function(kLosesHistory);
     const at::AutoGradMode no_grad(false);

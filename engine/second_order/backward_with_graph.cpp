@@ -210,7 +210,7 @@ class BackwardWithGraph {
   bool run(std::vector<at::Tensor>& results) {
     if (!collect(call_, options_, /*bitwise=*/false, work_, /*with_history=*/true)) return false;
     if (const char* const why = why_no_program()) {
-      HC_LOG(Fallbacks, Info, "a backward with create_graph is no program: {}", why);
+      HC_LOG(Aot, Info, "a backward with create_graph is no program: {}", why);
       return leave();
     }
     Inputs inputs(collected_, call_.root_gradients);

@@ -6,8 +6,8 @@
 //   without a backward, or one whose backward replaces a single node. The backward is timed too (time_backward.h).
 // - After several such calls in a row, the next ones are timed. If there is a program, it and the function take turns; the function's turns
 //   include the look-up of the program. The minimum processor time of each counts.
-// - If the function alone is faster, the next calls run it after a single check: as many as take 10 ms, 1,023 at most. The call after them is
-//   looked up again. If it gains something, or has another program, this starts over.
+// - If the function alone is faster, the next calls run it after a single check: as many as take 10 ms, 1,023 at most. The call after them
+//   is looked up again. If it gains something, or has another program, this starts over.
 // - A verdict is tested again: after several such look-ups or, if programs were faster, after more and more calls.
 
 #include <hindcast/api.h>
