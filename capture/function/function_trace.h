@@ -109,8 +109,9 @@ class FunctionTrace final : private Policy {
   /// Whether the backward that is running goes through nodes of the call, too: it began at a tensor that the function has kept. Its edges
   /// must stay what they are.
   bool is_run_beside() const;
-  /// Whether the user's code would run for the gradients of the other primals alone: a custom Function, or saved-tensor hooks.
-  bool runs_users_code_only_without(const std::vector<bool>& wanted) const;
+  /// Whether recording a backward of all results, for all primals, would run user code (custom Functions, saved-tensor hooks) that this one
+  /// does not run: `tangents` has undefined ones, or some primals' gradients are not `wanted` (empty: all are).
+  bool records_users_code_beyond(const torch::autograd::variable_list& tangents, const std::vector<bool>& wanted) const;
 
   /// The program of both, or of the forward alone if there was no backward.
   Joint joint() const;

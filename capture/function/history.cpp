@@ -253,33 +253,41 @@ bool has_saved_tensor_hooks(Node& node) {
   return !fields.read(node, saved, /*forgets_symbols=*/false);
 }
 
-bool any_users_code_beside(const std::vector<at::Tensor>& made, const std::vector<Edge>& ends) {
-  std::unordered_set<Node*> reached, leads_there;
+namespace {
+
+// The nodes that a backward runs.
+std::unordered_set<Node*> run_by(const BackwardPart& backward) {
+  std::unordered_set<Node*> reached, run;
   const ReplaceEdge leave = leave_edge;
   Walk walk(leave, &reached);
-  for (const at::Tensor& tensor : made) {
+  for (const at::Tensor& tensor : backward.from) {
     if (tensor.defined() && tensor.requires_grad()) walk.begin_at(torch::autograd::impl::gradient_edge(tensor));
   }
   walk.run([](Node&) { return std::optional<std::string>(); });
   std::vector<Node*> in_order(reached.begin(), reached.end());  // a node comes after those that it leads to
   std::sort(in_order.begin(), in_order.end(), [](const Node* a, const Node* b) { return a->topological_nr() < b->topological_nr(); });
-  for (const Edge& end : ends) leads_there.insert(end.function.get());
+  for (const Edge& end : backward.to) run.insert(end.function.get());
+  for (Node* const node : in_order) {
+    const auto leads_there = [&](const Edge& edge) { return run.contains(edge.function.get()); };
+    if (std::any_of(node->next_edges().begin(), node->next_edges().end(), leads_there)) run.insert(node);
+  }
+  return run;
+}
+
+}  // namespace
+
+bool runs_users_code_only_in_whole(const BackwardPart& whole, const BackwardPart& part) {
+  const std::unordered_set<Node*> in_part = run_by(part);
   Fields fields;
   std::vector<at::Tensor> saved;
-  for (Node* const node : in_order) {
-    const auto leads = [&](const Edge& edge) { return leads_there.contains(edge.function.get()); };
-    if (leads_there.contains(node)) continue;
-    if (std::any_of(node->next_edges().begin(), node->next_edges().end(), leads)) {
-      leads_there.insert(node);
-      continue;
-    }
+  const std::unordered_set<Node*> in_whole = run_by(whole);
+  return std::any_of(in_whole.begin(), in_whole.end(), [&](Node* node) {
+    if (in_part.contains(node) || is_input_node(*node)) return false;
+    const std::type_info& type = typeid(*node);
+    if (type == typeid(torch::autograd::AccumulateGrad) || type == typeid(torch::autograd::CopyBackwards)) return false;
     Node* const formula = formula_of(*node);
-    const bool is_known = is_input_node(*node) || typeid(*node) == typeid(torch::autograd::AccumulateGrad) ||
-                          typeid(*node) == typeid(torch::autograd::CopyBackwards) ||
-                          (formula != nullptr && fields.read(*formula, saved, /*forgets_symbols=*/false));
-    if (!is_known) return true;
-  }
-  return false;
+    return formula == nullptr || !fields.read(*formula, saved, /*forgets_symbols=*/false);
+  });
 }
 
 std::optional<References> references_of(const std::vector<at::Tensor>& made, const std::vector<Edge>& also) {

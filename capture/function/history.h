@@ -43,8 +43,13 @@ bool is_users_function(const torch::autograd::Node& node);
 /// The same, except those that torch.library makes for an operator.
 bool is_custom_function(const torch::autograd::Node& node);
 bool has_hooks(torch::autograd::Node& node);
-/// Whether a backward of `made` runs the user's code (custom Functions, saved-tensor hooks) in nodes that do not lead to one of `ends`.
-bool any_users_code_beside(const std::vector<at::Tensor>& made, const std::vector<torch::autograd::Edge>& ends);
+/// A backward: from some tensors to some edges.
+struct BackwardPart {
+  std::vector<at::Tensor> from;
+  std::vector<torch::autograd::Edge> to;
+};
+/// Whether the user's code (custom Functions, saved-tensor hooks) is run by the backward `whole`, and not by its part `part`.
+bool runs_users_code_only_in_whole(const BackwardPart& whole, const BackwardPart& part);
 /// Whether a custom Function lies in the history of `view` behind that of `whole`, the tensor that it is a view of. Taking the view again
 /// would lose the Function's backward.
 bool has_custom_function_since(const at::Tensor& view, const at::Tensor& whole);

@@ -177,13 +177,22 @@ bool FunctionTrace::is_run_beside() const {
   });
 }
 
-bool FunctionTrace::runs_users_code_only_without(const std::vector<bool>& wanted) const {
-  if (wanted.empty() || !(has_users_backward_ || had_saved_tensor_hooks())) return false;
-  std::vector<Edge> ends;
-  for (size_t i = 0; i < primals_.size(); ++i) {
-    if (primals_[i].gradient.is_valid() && wanted[i]) ends.push_back(primals_[i].gradient);
+bool FunctionTrace::records_users_code_beyond(const variable_list& tangents, const std::vector<bool>& wanted) const {
+  if (!(has_users_backward_ || had_saved_tensor_hooks())) return false;
+  BackwardPart whole, part;
+  size_t next = 0;
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (!results_[i].is_differentiable) continue;
+    whole.from.push_back(result_stand_ins_[i]);
+    if (tangents.at(next++).defined()) part.from.push_back(result_stand_ins_[i]);
   }
-  return any_users_code_beside(result_stand_ins_, ends);
+  for (size_t i = 0; i < primals_.size(); ++i) {
+    if (!primals_[i].gradient.is_valid()) continue;
+    whole.to.push_back(primals_[i].gradient);
+    if (wanted.empty() || wanted[i]) part.to.push_back(primals_[i].gradient);
+  }
+  const bool is_all = part.from.size() == whole.from.size() && part.to.size() == whole.to.size();
+  return !is_all && runs_users_code_only_in_whole(whole, part);
 }
 
 std::vector<ValueId> FunctionTrace::values_of_tangents(const variable_list& tangents, variable_list& stand_ins) {

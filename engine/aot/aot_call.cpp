@@ -407,6 +407,11 @@ AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool all
 
 detail::FunctionOutput AotCall::trace_new(Family& family) {
   InputFacts facts(call_.inputs, call_.is_static, /*with_kinds=*/true);
+  if (context_->kept_late.load(std::memory_order_relaxed) >= AotContext::kMostKeptLate) {
+    note_eager_call(kKeepsATensor);
+    family.add(std::make_shared<Specialisation>(std::move(facts)));
+    return run_eagerly(*context_, call_);
+  }
   DynamicRow dynamic = choose_symbols(facts, family);
   const bool allows_unguarded_reads = family.sizes_for(facts.row) == Family::Sizes::Free;
   Recording recording = record(sizes_of_inputs(facts.row, facts.first, dynamic), allows_unguarded_reads);

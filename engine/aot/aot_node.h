@@ -28,6 +28,10 @@ struct AotContext {
   AotCounts counts;
   detail::BackOffPolicy back_off;
   std::atomic<uint32_t> kept_tensors = 0;  // traces that ended because the function kept a tensor
+  // Traces that were found to have kept one only after the backward, which may have run user code for the results and for what was kept. The
+  // function is traced no more after so many.
+  static constexpr uint32_t kMostKeptLate = 2;
+  std::atomic<uint32_t> kept_late = 0;
   std::atomic<bool> has_costly_lookup = false;
   std::atomic<bool> draws_atens = false;  // random numbers come from ATen, not from kernels: see drawn_again.h
 };
@@ -92,6 +96,9 @@ class AotNode final : public capture::ProgramNode {
   bool may_be_recorded(const variable_list& tangents, const std::vector<bool>& wants) const;
   variable_list backward_on_stand_ins(const variable_list& tangents, bool is_usual);
   bool gives_up_a_checkpoint() const;
+  void give_up(const std::string& why) const;
+  variable_list checkpoints_backward(const variable_list& given);
+  variable_list recorded_backward(const variable_list& given, bool all_flow);
   variable_list unusual_backward(const variable_list& tangents, bool create_graph);
   bool learn_with_zeros(bool with_graph);
   bool learn_for_graph();                                       // without the user's code; false: the backward runs on the stand-ins

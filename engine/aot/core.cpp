@@ -181,6 +181,7 @@ class AotCore::Implementation {
   void reset() {
     families_.clear();
     context_->kept_tensors = 0;
+    context_->kept_late = 0;
     context_->back_off.looked(Gain::Some, nullptr);
   }
 

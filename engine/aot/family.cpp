@@ -72,9 +72,7 @@ void Family::on_escape(Specialisation& specialisation) {
     return remove(specialisation);
   }
   specialisation.give_up();
-  note_eager(
-      "it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, "
-      "and give it as an argument");
+  note_eager(kKeepsATensor);
 }
 
 Family::Sizes Family::sizes_for(const capture::Facts& row) const {

@@ -85,12 +85,13 @@ variable_list AotNode::backward_of_trace(const variable_list& tangents, bool is_
 
 bool AotNode::may_be_recorded(const variable_list& tangents, const std::vector<bool>& wants) const {
   return !live_->is_released() && !has_learned_ && has_usual_dispatch_state() && are_plain(tangents) && !live_->is_run_beside() &&
-         !live_->runs_users_code_only_without(wants);
+         !live_->records_users_code_beyond(tangents, wants);
 }
 
 variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool is_usual) {
   const bool create_graph = at::GradMode::is_enabled();
   const std::vector<bool> wants = wanted(live_->primal_count());
+  if (live_->is_run_beside()) context_->kept_late.fetch_add(AotContext::kMostKeptLate, std::memory_order_relaxed);
   if (!may_be_recorded(tangents, wants)) return live_->backward_as_itself(tangents, create_graph, wants);
   if (create_graph && live_->had_saved_tensor_hooks()) {
     leave_to_the_function(kLosesHistory);
@@ -98,27 +99,55 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
     return with_error(live_->backward_as_itself(tangents, /*create_graph=*/false, wants), kLosesHistory);
   }
   // The user's code in a backward must run only once, so it is traced only with gradients that a program can be made for.
-  const bool is_users = live_->has_users_backward();
+  const bool is_users = live_->has_users_backward(), recomputes = live_->had_saved_tensor_hooks();
   const bool all_flow = std::all_of(tangents.begin(), tangents.end(), [](const at::Tensor& each) { return each.defined(); });
-  if (is_users && (!is_usual || !all_flow)) return live_->backward_as_itself(tangents, create_graph, wants);
+  if ((is_users && !all_flow) || ((is_users || recomputes) && !is_usual)) return live_->backward_as_itself(tangents, create_graph, wants);
   if (is_usual && !all_flow && gives_up_a_checkpoint()) return live_->backward_as_itself(tangents, create_graph, wants);
   if (!is_usual) return unusual_backward(tangents, create_graph);
   variable_list given = tangents;
-  if (is_users) std::transform(given.begin(), given.end(), given.begin(), as_contiguous);
-  const variable_list whole = is_users || all_flow ? variable_list() : with_zeros(tangents);
-  auto found = whole.empty() ? std::nullopt : backward_for_all(whole, flows_of(tangents));
+  const auto as_program_takes_it = [](const at::Tensor& each) { return each.defined() ? as_contiguous(each) : each; };
+  if (is_users || recomputes) std::transform(given.begin(), given.end(), given.begin(), as_program_takes_it);  // so as to record once
+  const bool is_tried = recomputes && !all_flow && !specialisation_->has_recorded_checkpoints();
+  return is_tried ? checkpoints_backward(given) : recorded_backward(given, all_flow);
+}
+
+// Whether what a checkpoint recomputes can be recorded is known only afterwards, and it is the user's code. If it can, the backward of the
+// next call is recorded for all results.
+variable_list AotNode::checkpoints_backward(const variable_list& given) {
+  variable_list gradients = live_->backward(given);
+  if (live_->refusal()) {
+    give_up("in its backward, " + *live_->refusal());
+  } else {
+    specialisation_->note_recorded_checkpoints();
+    join_shared(gradients, given, live_->real_inputs(), live_->lifted());
+  }
+  return gradients;
+}
+
+void AotNode::give_up(const std::string& why) const {
+  specialisation_->give_up();
+  note_eager(why);
+}
+
+variable_list AotNode::recorded_backward(const variable_list& given, bool all_flow) {
+  const bool is_users = live_->has_users_backward();
+  const variable_list whole = is_users || all_flow ? variable_list() : with_zeros(given);
+  auto found = whole.empty() ? std::nullopt : backward_for_all(whole, flows_of(given));
   const bool is_for_all = found.has_value();
   variable_list gradients = is_for_all ? std::move(*found) : is_users ? users_backward(given) : live_->backward(given);
   if (live_->refusal()) {
-    specialisation_->give_up();
-    note_eager("in its backward, " + *live_->refusal());
+    give_up("in its backward, " + *live_->refusal());
     return gradients;
   }
   join_shared(gradients, given, live_->real_inputs(), live_->lifted());
-  const bool comes_again = keeps_for_others_ || torch::autograd::get_current_graph_task_keep_graph();
-  is_for_all ? learn_for_all(whole, given, comes_again) : learn(given, comes_again, /*with_graph=*/false);
-  if (comes_again && are_as_given(specialisation_->programs().next()))
-    take_over();  // now, while the saved tensors are unmodified: LibTorch's engine has just checked
+  if (live_->had_saved_tensor_hooks() && !all_flow && !is_for_all) {
+    give_up("in its backward, a checkpoint recomputes, and the part of the results without gradients cannot be separated");
+  } else {
+    const bool comes_again = keeps_for_others_ || torch::autograd::get_current_graph_task_keep_graph();
+    is_for_all ? learn_for_all(whole, given, comes_again) : learn(given, comes_again, /*with_graph=*/false);
+    if (comes_again && are_as_given(specialisation_->programs().next()))
+      take_over();  // now, while the saved tensors are unmodified: LibTorch's engine has just checked
+  }
   return gradients;
 }
 
@@ -234,6 +263,7 @@ void AotNode::learn_for_all(const variable_list& whole, const variable_list& tan
   has_learned_ = true;
   std::vector<Recorded> recorded{{joint_of(*live_, *context_), whole}};
   if (!codegen::with_some_tangents(recorded[0].joint, flows_of(tangents))) {
+    if (live_->had_saved_tensor_hooks()) return give_up("in its backward, a checkpoint recomputes, and reads strides of absent gradients");
     live_->backward(tangents);
     if (!live_->refusal()) recorded.push_back({joint_of(*live_, *context_), tangents});
   }

@@ -55,8 +55,11 @@ class Specialisation : public TracedFunction {
   /// No later call may find it.
   void drop() { state_.store(State::Dropped, std::memory_order_release); }
   bool is_dropped() const { return state_.load(std::memory_order_acquire) == State::Dropped; }
+  /// What its checkpoints recompute in the backward could be recorded.
+  void note_recorded_checkpoints() { has_recorded_checkpoints_.store(true, std::memory_order_relaxed); }
+  bool has_recorded_checkpoints() const { return has_recorded_checkpoints_.load(std::memory_order_relaxed); }
   /// Checks whether the function has kept a tensor that it made. `made`: the stand-ins of a trace that has been destroyed.
-  void look_for_escapes(const capture::Recorder::WeakStandIns& made);
+  bool look_for_escapes(const capture::Recorder::WeakStandIns& made);
   void set_family(std::weak_ptr<Family> family) { family_ = std::move(family); }
   std::shared_ptr<Family> family() const { return family_.lock(); }
 
@@ -113,7 +116,7 @@ class Specialisation : public TracedFunction {
   capture::Facts lifted_row_;
   std::vector<int64_t> offsets_;  // of inputs, then of outside tensors; empty if they do not matter
   std::atomic<State> state_ = State::InUse;
-  std::atomic<bool> is_exact_ = false, learns_at_once_ = false;
+  std::atomic<bool> is_exact_ = false, learns_at_once_ = false, has_recorded_checkpoints_ = false;
   std::atomic<uint32_t> calls_without_program_ = 0, layouts_chosen_ = 0;
   CallsInVain with_other_numbers_;
   std::weak_ptr<Family> family_;

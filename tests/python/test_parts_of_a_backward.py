@@ -164,3 +164,64 @@ def test_formulas_that_branch_on_values_in_a_checkpoint(function):
             x[1] *= not zero
             gradients.append(torch.autograd.grad(call(x.requires_grad_()).sum(), x))
         torch.testing.assert_close(*gradients)
+
+
+class Block(torch.nn.Module):
+    """Counts how often it runs, also when it is recomputed."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm, self.runs = torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), 0
+
+    def forward(self, x):
+        self.runs += 1
+        return self.norm(self.linear(x)).tanh()
+
+
+LOSSES = {
+    "an expanded gradient": lambda block, x: checkpoint(block, x, use_reentrant=False).sum(),
+    "one result": lambda block, x: (checkpoint(block, x, use_reentrant=False), x * 2),
+    "the other result": lambda block, x: (x * 2, checkpoint(block, x, use_reentrant=False)),
+    "a result before it": lambda block, x: (lambda h: (h, checkpoint(block, h, use_reentrant=False)))(block.linear(x)),
+    "a result behind it": lambda block, x: (lambda h: (h.exp(), h.sin()))(checkpoint(block, x, use_reentrant=False)),
+}
+
+
+@pytest.mark.parametrize("is_expanded", [False, True])
+@pytest.mark.parametrize("counts", [False, True])
+@pytest.mark.parametrize("function", LOSSES.values(), ids=LOSSES)
+def test_a_checkpoint_is_recomputed_as_often_as_in_eager_mode(function, counts, is_expanded):
+    outcomes = []
+    for compiles in (False, True):
+        torch.manual_seed(0)
+        block = Block()
+        if not counts:
+            block.forward = lambda x, of=block: of.norm(of.linear(x)).tanh()
+        call = hindcast.aot_function(function) if compiles else function
+        outcome = []
+        for rows in (5, 5, 3, 5, 4):
+            x = torch.randn(rows, 4, requires_grad=True)
+            results = call(block, x)
+            first = results[0] if isinstance(results, tuple) else results
+            (first.sum() if is_expanded else first.square().sum()).backward()
+            outcome.append([x.grad, block.runs, int(block.norm.num_batches_tracked), block.norm.running_mean.clone()])
+        outcomes.append(outcome)
+    torch.testing.assert_close(*outcomes)
+
+
+def test_a_loss_of_a_kept_checkpoint_recomputes_it_once_more_in_the_first_call_alone():
+    runs = []
+    for compiles in (False, True):
+        block, kept = Block(), {}
+
+        def function(x):
+            kept["block"] = checkpoint(block, x, use_reentrant=False)
+            return (kept["block"] * 2).sin()
+
+        call = hindcast.aot_function(function) if compiles else function
+        for _ in range(4):
+            result = call(torch.randn(5, 4))
+            before = block.runs
+            (result.square().mean() + kept["block"].abs().mean()).backward()
+            runs.append(block.runs - before)
+    assert runs == [1, 1, 1, 1, 2, 1, 1, 1]
