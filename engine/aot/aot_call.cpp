@@ -112,12 +112,6 @@ detail::Gain gain_of(const AotContext& context, const Specialisation& known, con
   return known.has_gradients() ? detail::Gain::PerhapsWithBackward : detail::Gain::Perhaps;
 }
 
-bool same_number(const at::Scalar& a, const at::Scalar& b) {
-  if (a.type() != b.type()) return false;
-  if (a.isFloatingPoint()) return a.toDouble() == b.toDouble() || (a.toDouble() != a.toDouble() && b.toDouble() != b.toDouble());
-  return a.isIntegral(/*includeBool=*/true) ? a.toLong() == b.toLong() : a.toComplexDouble() == b.toComplexDouble();
-}
-
 bool has_traced_numbers(const Specialisation& known, const std::vector<at::Tensor>& outputs) {
   const std::vector<capture::AskedNumber>& numbers = known.numbers();
   return std::all_of(numbers.begin(), numbers.end(),

@@ -28,8 +28,8 @@ struct AotContext {
   AotCounts counts;
   detail::BackOffPolicy back_off;
   std::atomic<uint32_t> kept_tensors = 0;  // traces that ended because the function kept a tensor
-  // Traces that were found to have kept one only after the backward, which may have run user code for the results and for what was kept. The
-  // function is traced no more after so many.
+  // Traces that were found to have kept one only after the backward, which may have run user code for the results and for what was kept.
+  // The function is traced no more after so many.
   static constexpr uint32_t kMostKeptLate = 2;
   std::atomic<uint32_t> kept_late = 0;
   std::atomic<bool> has_costly_lookup = false;

@@ -32,6 +32,12 @@ std::vector<size_t> shared_of_last(const std::vector<Returned>& all, size_t coun
 
 }  // namespace
 
+bool same_number(const at::Scalar& a, const at::Scalar& b) {
+  if (a.type() != b.type()) return false;
+  if (a.isFloatingPoint()) return a.toDouble() == b.toDouble() || (a.toDouble() != a.toDouble() && b.toDouble() != b.toDouble());
+  return a.isIntegral(/*includeBool=*/true) ? a.toLong() == b.toLong() : a.toComplexDouble() == b.toComplexDouble();
+}
+
 TracedFunction::TracedFunction(const capture::FunctionTrace& trace, detail::FunctionOutput output)
     : results_(trace.results()),
       numbers_(trace.numbers()),
@@ -99,10 +105,14 @@ bool TracedFunction::is_like(const capture::FunctionTrace& trace) const {
   const auto same_result = [](const capture::Result& a, const capture::Result& b) {
     return a.is_differentiable == b.is_differentiable && a.written == b.written && a.versions == b.versions;
   };
+  const auto same_asked = [](const capture::AskedNumber& a, const capture::AskedNumber& b) {
+    return a.result == b.result && same_number(a.number, b.number);
+  };
   const std::set<uint32_t>& takes = trace.takes_gradients_of();
   return std::equal(takes.begin(), takes.end(), takes_gradients_of_.begin(), takes_gradients_of_.end()) &&
          std::equal(results_.begin(), results_.end(), trace.results().begin(), trace.results().end(), same_result) &&
-         returned_count_ == trace.returned().size() && numbers_.size() == trace.numbers().size();
+         std::equal(numbers_.begin(), numbers_.end(), trace.numbers().begin(), trace.numbers().end(), same_asked) &&
+         returned_count_ == trace.returned().size();
 }
 
 }  // namespace hindcast::engine

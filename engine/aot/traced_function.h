@@ -13,6 +13,9 @@
 
 namespace hindcast::engine {
 
+/// Whether a function that read one of these numbers, as by item(), would do the same with the other.
+bool same_number(const at::Scalar& a, const at::Scalar& b);
+
 class TracedFunction {
  public:
   /// Of a function that was not traced.

@@ -225,3 +225,22 @@ def test_a_loss_of_a_kept_checkpoint_recomputes_it_once_more_in_the_first_call_a
             (result.square().mean() + kept["block"].abs().mean()).backward()
             runs.append(block.runs - before)
     assert runs == [1, 1, 1, 1, 2, 1, 1, 1]
+
+
+@pytest.mark.parametrize("first_has_backward", [False, True])
+@pytest.mark.parametrize("recomputes", [False, True])
+def test_a_number_that_differs_before_there_is_a_program(recomputes, first_has_backward):
+    def function(x):
+        y = checkpoint(torch.tanh, x, use_reentrant=False) if recomputes else x.tanh()
+        return y * float(x.detach().sum() > 0), x * 2
+
+    compiled = hindcast.aot_function(function)
+    for number, sign in enumerate((1, -1, 1, 1, -1, 1, -1, -1)):
+        outcomes = []
+        for call in (compiled, function):
+            x = torch.full((3,), 0.5 * sign, requires_grad=True)
+            result = call(x)[0]
+            if number or first_has_backward:
+                result.sum().backward()
+            outcomes.append([result, x.grad])
+        torch.testing.assert_close(*outcomes)
