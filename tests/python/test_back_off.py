@@ -184,12 +184,12 @@ def function(x):
 
 f = hindcast.aot_function(function)
 x = torch.randn(8)
-right = all(torch.equal(f(x), torch.unique_consecutive(x)) for _ in range(500))
+right = all(torch.equal(f(x), torch.unique_consecutive(x)) for _ in range(3000))
 eager = f.stats()
 print(right, eager["calls"], eager["eager"], eager["left"] > 200, "left calls" in hindcast.report())
 
 x.requires_grad_()
-for _ in range(265):
+for _ in range(1100):  # at most 1,023 calls are left
     f(x).sum().backward()
 print(f.stats()["hits"] > 0)
 """
@@ -197,7 +197,7 @@ print(f.stats()["hits"] > 0)
 
 def test_what_always_runs_eagerly_is_left_and_looked_at_again(monkeypatch):
     monkeypatch.setenv("HINDCAST_BACK_OFF", "1")
-    assert python(FUNCTIONS).split() == ["True", "500", "500", "True", "True", "True"]
+    assert python(FUNCTIONS).split() == ["True", "3000", "3000", "True", "True", "True"]
 
 
 ONE_OP = """
