@@ -826,6 +826,7 @@ REVERSALS = {
 @pytest.mark.parametrize("function", REVERSALS.values(), ids=REVERSALS)
 def test_a_view_that_a_custom_function_makes_has_its_backward(function, declared, view, monkeypatch):
     monkeypatch.setattr(Reversed, "is_traceable", declared, raising=False)
+
     def plain(x):
         return function(x, view)
 
