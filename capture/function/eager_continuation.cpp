@@ -213,12 +213,13 @@ void FunctionTrace::bypass_call_node() {
   if (std::exchange(leads_on_, true)) return;
   whole_formulas_.take_out_of(ends_of_history());
   forget_symbols();
-  begin_at_nodes_that_lead_on();
+  connect_leaves_to_arguments();
 }
 
-// Once: a backward that reaches tensors which the function has kept, too, may be running over these edges.
-void FunctionTrace::begin_at_nodes_that_lead_on() {
-  if (std::exchange(ends_lead_on_, true)) return;
+// Gradients of leaves' stand-ins flow on to the leaves. Done only once: LibTorch's engine has counted the edges of a backward that is
+// running, and such a backward may go through this history, from a tensor that the function has kept.
+void FunctionTrace::connect_leaves_to_arguments() {
+  if (std::exchange(connects_leaves_, true)) return;
   for (size_t i = 0; i < input_count(); ++i) {
     Primal& primal = primals_[i];
     if (!primal.inner.is_valid() || !primal.is_leaf) continue;

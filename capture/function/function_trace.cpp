@@ -53,7 +53,7 @@ void FunctionTrace::forward(const Function& function, const std::vector<at::Tens
     note_accumulated();
     if (recorder_.refusal()) return finish_eagerly(std::move(outputs), inputs);
   }
-  if (may_keep_some_) begin_at_nodes_that_lead_on();  // what it has kept has its history
+  if (may_keep_some_) connect_leaves_to_arguments();  // for backwards that begin at what it has kept
   for (Primal& primal : primals_) {
     if (!primal.gradient.is_valid()) primal.inner = primal.outside = {};  // its node lives no longer than without hindcast
   }

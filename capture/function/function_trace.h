@@ -106,12 +106,12 @@ class FunctionTrace final : private Policy {
   /// computed; empty: all.
   torch::autograd::variable_list backward_as_itself(const torch::autograd::variable_list& tangents, bool create_graph,
                                                     const std::vector<bool>& wanted = {});
-  /// Whether the backward that is running goes through nodes of the call, too: it began at a tensor that the function has kept. Its edges
-  /// must stay what they are.
-  bool is_run_beside() const;
-  /// Whether recording a backward of all results, for all primals, would run user code (custom Functions, saved-tensor hooks) that this one
-  /// does not run: `tangents` has undefined ones, or some primals' gradients are not `wanted` (empty: all are).
-  bool records_users_code_beyond(const torch::autograd::variable_list& tangents, const std::vector<bool>& wanted) const;
+  /// Whether the running backward goes through nodes of this call, too, since it also began at a tensor that the function has kept. Then
+  /// their edges must not be replaced.
+  bool is_in_running_backward() const;
+  /// Whether a backward of all results, for all primals, would run user code (custom Functions, saved-tensor hooks) that this backward does
+  /// not run, since some of `tangents` are undefined, or some primals' gradients are not `wanted` (empty: all are).
+  bool would_run_more_user_code(const torch::autograd::variable_list& tangents, const std::vector<bool>& wanted) const;
 
   /// The program of both, or of the forward alone if there was no backward.
   Joint joint() const;
@@ -256,7 +256,7 @@ class FunctionTrace final : private Policy {
   void begin_at_arguments();
   void move_all_hooks() const;
   void bypass_call_node();
-  void begin_at_nodes_that_lead_on();
+  void connect_leaves_to_arguments();
   void forget_symbols() const;
   std::vector<at::Tensor> ends_of_history() const;
   void ignore_callers_writes() const;
@@ -282,7 +282,7 @@ class FunctionTrace final : private Policy {
   std::vector<at::Tensor> outputs_;  // of a function that is not a program
   std::vector<std::pair<size_t, at::Tensor>> accumulated_;
   bool has_formulas_ = false, has_users_backward_ = false, keeps_tensors_ = false, may_keep_some_ = false, leads_on_ = false,
-       ends_lead_on_ = false;
+       connects_leaves_ = false;
   bool collects_all_garbage_ = true;
   bool loses_history_ = false, asks_for_grad_mode_ = false, has_backward_ = false;
   int graph_task_ = -1;                              // the graph task that the function runs in

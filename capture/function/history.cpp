@@ -255,8 +255,7 @@ bool has_saved_tensor_hooks(Node& node) {
 
 namespace {
 
-// The nodes that a backward runs.
-std::unordered_set<Node*> run_by(const BackwardPart& backward) {
+std::unordered_set<Node*> nodes_of(const BackwardRange& backward) {
   std::unordered_set<Node*> reached, run;
   const ReplaceEdge leave = leave_edge;
   Walk walk(leave, &reached);
@@ -276,17 +275,14 @@ std::unordered_set<Node*> run_by(const BackwardPart& backward) {
 
 }  // namespace
 
-bool runs_users_code_only_in_whole(const BackwardPart& whole, const BackwardPart& part) {
-  const std::unordered_set<Node*> in_part = run_by(part);
-  Fields fields;
-  std::vector<at::Tensor> saved;
-  const std::unordered_set<Node*> in_whole = run_by(whole);
+bool has_user_code_outside(const BackwardRange& whole, const BackwardRange& part) {
+  const std::unordered_set<Node*> in_part = nodes_of(part), in_whole = nodes_of(whole);
   return std::any_of(in_whole.begin(), in_whole.end(), [&](Node* node) {
     if (in_part.contains(node) || is_input_node(*node)) return false;
     const std::type_info& type = typeid(*node);
     if (type == typeid(torch::autograd::AccumulateGrad) || type == typeid(torch::autograd::CopyBackwards)) return false;
     Node* const formula = formula_of(*node);
-    return formula == nullptr || !fields.read(*formula, saved, /*forgets_symbols=*/false);
+    return formula == nullptr || has_saved_tensor_hooks(*formula);
   });
 }
 

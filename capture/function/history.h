@@ -36,20 +36,21 @@ using References = std::unordered_map<const c10::TensorImpl*, size_t>;
 /// unknown, or hooks hold what it has saved.
 std::optional<References> references_of(const std::vector<at::Tensor>& made, const std::vector<torch::autograd::Edge>& also);
 
-/// Whether saved-tensor hooks hold what a node of LibTorch's has saved.
+/// Whether saved-tensor hooks hold what a node has saved. Also true if that was released or written to, or if the node is no class of
+/// LibTorch's.
 bool has_saved_tensor_hooks(torch::autograd::Node& node);
 /// A node of a torch::autograd::Function, in C++ or Python: its backward is user code.
 bool is_users_function(const torch::autograd::Node& node);
 /// The same, except those that torch.library makes for an operator.
 bool is_custom_function(const torch::autograd::Node& node);
 bool has_hooks(torch::autograd::Node& node);
-/// A backward: from some tensors to some edges.
-struct BackwardPart {
+/// The nodes of a backward that starts at some tensors and ends at some edges.
+struct BackwardRange {
   std::vector<at::Tensor> from;
   std::vector<torch::autograd::Edge> to;
 };
-/// Whether the user's code (custom Functions, saved-tensor hooks) is run by the backward `whole`, and not by its part `part`.
-bool runs_users_code_only_in_whole(const BackwardPart& whole, const BackwardPart& part);
+/// Whether a node of `whole` that is not in `part` runs user code: a custom Function, or saved-tensor hooks.
+bool has_user_code_outside(const BackwardRange& whole, const BackwardRange& part);
 /// Whether a custom Function lies in the history of `view` behind that of `whole`, the tensor that it is a view of. Taking the view again
 /// would lose the Function's backward.
 bool has_custom_function_since(const at::Tensor& view, const at::Tensor& whole);

@@ -96,8 +96,7 @@ void FunctionTrace::find_kept(const std::vector<at::Tensor>& outputs) {
     if (!keeps_some(outputs)) return;
   }
   keeps_tensors_ = true;
-  throw NotTraced(
-      "it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, and give it as an argument");
+  throw NotTraced(kKeepsATensor);
 }
 
 }  // namespace hindcast::capture

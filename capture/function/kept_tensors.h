@@ -7,4 +7,8 @@ namespace hindcast::capture {
 /// argument: false collects only the young generations.
 void collect_garbage_by(void (*collect)(bool all));
 
+/// Why such a function runs eagerly.
+inline constexpr const char* kKeepsATensor =
+    "it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, and give it as an argument";
+
 }  // namespace hindcast::capture

@@ -167,7 +167,7 @@ variable_list FunctionTrace::backward_as_itself(const variable_list& tangents, b
   return run_engine(tangents, create_graph, wanted);
 }
 
-bool FunctionTrace::is_run_beside() const {
+bool FunctionTrace::is_in_running_backward() const {
   const auto* const nodes = may_keep_some_ ? torch::autograd::get_current_graph_task_nodes_in_graph() : nullptr;
   if (nodes == nullptr) return false;
   const std::vector<at::Tensor> held = recorder_.held();
@@ -177,9 +177,9 @@ bool FunctionTrace::is_run_beside() const {
   });
 }
 
-bool FunctionTrace::records_users_code_beyond(const variable_list& tangents, const std::vector<bool>& wanted) const {
+bool FunctionTrace::would_run_more_user_code(const variable_list& tangents, const std::vector<bool>& wanted) const {
   if (!(has_users_backward_ || had_saved_tensor_hooks())) return false;
-  BackwardPart whole, part;
+  BackwardRange whole, part;
   size_t next = 0;
   for (size_t i = 0; i < results_.size(); ++i) {
     if (!results_[i].is_differentiable) continue;
@@ -192,7 +192,7 @@ bool FunctionTrace::records_users_code_beyond(const variable_list& tangents, con
     if (wanted.empty() || wanted[i]) part.to.push_back(primals_[i].gradient);
   }
   const bool is_all = part.from.size() == whole.from.size() && part.to.size() == whole.to.size();
-  return !is_all && runs_users_code_only_in_whole(whole, part);
+  return !is_all && has_user_code_outside(whole, part);
 }
 
 std::vector<ValueId> FunctionTrace::values_of_tangents(const variable_list& tangents, variable_list& stand_ins) {

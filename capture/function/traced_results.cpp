@@ -20,7 +20,7 @@ using torch::autograd::Node;
 
 namespace {
 
-// The view will be taken again of `whole`.
+// In later calls the view is taken again of `whole`, without the Function.
 void refuse_view_by_a_custom_function(const at::Tensor& view, const at::Tensor& whole) {
   if (has_custom_function_since(view, whole))
     throw NotTraced("it returns a view that a custom Function has made of an argument or of another result");

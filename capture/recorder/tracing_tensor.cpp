@@ -159,8 +159,8 @@ at::Tensor TracingTensor::with_its_number(const at::Tensor& tensor, bool may_be_
   return number;
 }
 
-// A formula that may continue unrecorded gets the memory. Others must not: a program would not read it again. Outside of a recording, the
-// code is that of somebody who holds a tensor that a traced function has made, as before its backward.
+// While code is recorded, it gets the memory only if it may continue unrecorded: a program would not read the memory again. Outside of a
+// recording, this is a tensor that a traced function has kept, and somebody reads it.
 void TracingTensor::show_memory() const {
   if (!key_set_.has(kRecorderKey)) return;
   Recorder* const recorder = Recorder::current();

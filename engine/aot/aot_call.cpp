@@ -4,6 +4,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "capture/function/dependent_inputs.h"
+#include "capture/function/kept_tensors.h"
 #include "capture/function/random_state.h"
 #include "capture/graph/shared_memory.h"
 #include "capture/graph/users_op.h"
@@ -401,8 +402,8 @@ AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool all
 
 detail::FunctionOutput AotCall::trace_new(Family& family) {
   InputFacts facts(call_.inputs, call_.is_static, /*with_kinds=*/true);
-  if (context_->kept_late.load(std::memory_order_relaxed) >= AotContext::kMostKeptLate) {
-    note_eager_call(kKeepsATensor);
+  if (context_->keeps_tensors_in_losses.load(std::memory_order_relaxed)) {
+    note_eager_call(capture::kKeepsATensor);
     family.add(std::make_shared<Specialisation>(std::move(facts)));
     return run_eagerly(*context_, call_);
   }

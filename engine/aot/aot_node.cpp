@@ -147,8 +147,7 @@ void AotNode::end(std::unique_ptr<capture::FunctionTrace> trace) {
   if (trace->is_released() || has_failed_) return;
   const auto made = trace->take_made();
   trace.reset();
-  if (specialisation_->is_eager() || specialisation_->is_dropped()) return;
-  if (specialisation_->look_for_escapes(made)) context_->kept_late.fetch_add(1, std::memory_order_relaxed);
+  if (!specialisation_->is_eager() && !specialisation_->is_dropped()) specialisation_->look_for_escapes(made);
 }
 
 // The engine has one stream per node, on one device. An eager function has a node per op, each with its own stream.

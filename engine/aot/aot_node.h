@@ -28,10 +28,8 @@ struct AotContext {
   AotCounts counts;
   detail::BackOffPolicy back_off;
   std::atomic<uint32_t> kept_tensors = 0;  // traces that ended because the function kept a tensor
-  // Traces that were found to have kept one only after the backward, which may have run user code for the results and for what was kept.
-  // The function is traced no more after so many.
-  static constexpr uint32_t kMostKeptLate = 2;
-  std::atomic<uint32_t> kept_late = 0;
+  // A traced call's backward also began at a tensor that the function had kept, and ran user code twice: the function is not traced again.
+  std::atomic<bool> keeps_tensors_in_losses = false;
   std::atomic<bool> has_costly_lookup = false;
   std::atomic<bool> draws_atens = false;  // random numbers come from ATen, not from kernels: see drawn_again.h
 };
@@ -93,7 +91,7 @@ class AotNode final : public capture::ProgramNode {
 
   // learn_backward.cpp
   variable_list backward_of_trace(const variable_list& tangents, bool is_usual);
-  bool may_be_recorded(const variable_list& tangents, const std::vector<bool>& wants) const;
+  bool may_be_recorded(const variable_list& tangents, const std::vector<bool>& wants);
   variable_list backward_on_stand_ins(const variable_list& tangents, bool is_usual);
   bool gives_up_a_checkpoint() const;
   void give_up(const std::string& why) const;

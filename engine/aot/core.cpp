@@ -181,7 +181,7 @@ class AotCore::Implementation {
   void reset() {
     families_.clear();
     context_->kept_tensors = 0;
-    context_->kept_late = 0;
+    context_->keeps_tensors_in_losses = false;
     context_->back_off.looked(Gain::Some, nullptr);
   }
 

@@ -1,6 +1,7 @@
 #include "engine/aot/family.h"
 
 #include "base/log.h"
+#include "capture/function/kept_tensors.h"
 #include "engine/aot/choose_layout.h"
 #include "engine/aot/fit.h"
 #include "engine/aot/fit_data_sizes.h"
@@ -72,7 +73,7 @@ void Family::on_escape(Specialisation& specialisation) {
     return remove(specialisation);
   }
   specialisation.give_up();
-  note_eager(kKeepsATensor);
+  note_eager(capture::kKeepsATensor);
 }
 
 Family::Sizes Family::sizes_for(const capture::Facts& row) const {

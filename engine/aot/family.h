@@ -12,9 +12,6 @@
 
 namespace hindcast::engine {
 
-inline constexpr const char* kKeepsATensor =
-    "it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, and give it as an argument";
-
 class Family : public std::enable_shared_from_this<Family> {
  public:
   using List = std::vector<std::shared_ptr<Specialisation>>;

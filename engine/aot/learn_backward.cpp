@@ -83,15 +83,16 @@ variable_list AotNode::backward_of_trace(const variable_list& tangents, bool is_
   }
 }
 
-bool AotNode::may_be_recorded(const variable_list& tangents, const std::vector<bool>& wants) const {
-  return !live_->is_released() && !has_learned_ && has_usual_dispatch_state() && are_plain(tangents) && !live_->is_run_beside() &&
-         !live_->records_users_code_beyond(tangents, wants);
+bool AotNode::may_be_recorded(const variable_list& tangents, const std::vector<bool>& wants) {
+  if (live_->is_released() || has_learned_ || !has_usual_dispatch_state() || !are_plain(tangents)) return false;
+  if (!live_->is_in_running_backward()) return !live_->would_run_more_user_code(tangents, wants);
+  context_->keeps_tensors_in_losses.store(true, std::memory_order_relaxed);
+  return false;
 }
 
 variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool is_usual) {
   const bool create_graph = at::GradMode::is_enabled();
   const std::vector<bool> wants = wanted(live_->primal_count());
-  if (live_->is_run_beside()) context_->kept_late.fetch_add(AotContext::kMostKeptLate, std::memory_order_relaxed);
   if (!may_be_recorded(tangents, wants)) return live_->backward_as_itself(tangents, create_graph, wants);
   if (create_graph && live_->had_saved_tensor_hooks()) {
     leave_to_the_function(kLosesHistory);
@@ -106,13 +107,13 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   if (!is_usual) return unusual_backward(tangents, create_graph);
   variable_list given = tangents;
   const auto as_program_takes_it = [](const at::Tensor& each) { return each.defined() ? as_contiguous(each) : each; };
-  if (is_users || recomputes) std::transform(given.begin(), given.end(), given.begin(), as_program_takes_it);  // so as to record once
+  if (is_users || recomputes) std::transform(given.begin(), given.end(), given.begin(), as_program_takes_it);  // else it is recorded twice
   const bool is_tried = recomputes && !all_flow && !specialisation_->has_recorded_checkpoints();
   return is_tried ? checkpoints_backward(given) : recorded_backward(given, all_flow);
 }
 
-// Whether what a checkpoint recomputes can be recorded is known only afterwards, and it is the user's code. If it can, the backward of the
-// next call is recorded for all results.
+// For gradients of some results. A checkpoint recomputes by the user's code, which must run only once, and whether that can be recorded is
+// known only afterwards. If it can, the backward of the next call is recorded for all results.
 variable_list AotNode::checkpoints_backward(const variable_list& given) {
   variable_list gradients = live_->backward(given);
   if (live_->refusal()) {
@@ -155,8 +156,7 @@ variable_list AotNode::recorded_backward(const variable_list& given, bool all_fl
 // code, and runs once.
 bool AotNode::gives_up_a_checkpoint() const {
   if (!live_->had_saved_tensor_hooks() || !live_->draws_random_numbers()) return false;
-  specialisation_->give_up();
-  note_eager("a checkpoint in it draws random numbers");
+  give_up("a checkpoint in it draws random numbers");
   return true;
 }
 
@@ -247,10 +247,7 @@ void AotNode::learn(const variable_list& tangents, bool for_this_call, bool with
       why_not = base::first_line(error);
     }
     random.restore();
-    if (!why_not.empty()) {
-      specialisation_->give_up();
-      return note_eager("in its backward, " + why_not);
-    }
+    if (!why_not.empty()) return give_up("in its backward, " + why_not);
     recorded.insert(recorded.begin(), {joint(), whole});
   }
   ForSecondOrder for_second_order = learn_second_order(whole, with_graph);
@@ -343,8 +340,7 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSeco
     if (family) family->on_programs(*specialisation_);
     choose_layout(specialisation_, whole, context_->options);
   } catch (const std::exception& error) {
-    specialisation_->give_up();
-    note_eager("no program could be made of its backward: " + base::first_line(error));
+    give_up("no program could be made of its backward: " + base::first_line(error));
   }
 }
 

@@ -137,7 +137,7 @@ void Specialisation::give_up_at_all_sizes() {
   if (const auto known = family()) known->give_up();
 }
 
-bool Specialisation::look_for_escapes(const capture::Recorder::WeakStandIns& made) {
+void Specialisation::look_for_escapes(const capture::Recorder::WeakStandIns& made) {
   bool is_held = false;
   for (const auto& stand_in : made) {
     const auto held = stand_in.lock();
@@ -145,13 +145,9 @@ bool Specialisation::look_for_escapes(const capture::Recorder::WeakStandIns& mad
     is_held = true;
     if (auto* const traced = capture::TracingTensor::get(at::Tensor(held))) traced->become_plain();
   }
-  if (!is_held) return false;
-  if (const auto known = family()) {
-    known->on_escape(*this);
-  } else {
-    give_up();
-  }
-  return true;
+  if (!is_held) return;
+  if (const auto known = family()) return known->on_escape(*this);
+  give_up();
 }
 
 bool Specialisation::is_like(const capture::FunctionTrace& trace) const {

@@ -58,8 +58,9 @@ class Specialisation : public TracedFunction {
   /// What its checkpoints recompute in the backward could be recorded.
   void note_recorded_checkpoints() { has_recorded_checkpoints_.store(true, std::memory_order_relaxed); }
   bool has_recorded_checkpoints() const { return has_recorded_checkpoints_.load(std::memory_order_relaxed); }
-  /// Checks whether the function has kept a tensor that it made. `made`: the stand-ins of a trace that has been destroyed.
-  bool look_for_escapes(const capture::Recorder::WeakStandIns& made);
+  /// Checks whether the function has kept tensors that it made, and makes plain tensors of them. `made`: the stand-ins of a trace that has
+  /// been destroyed.
+  void look_for_escapes(const capture::Recorder::WeakStandIns& made);
   void set_family(std::weak_ptr<Family> family) { family_ = std::move(family); }
   std::shared_ptr<Family> family() const { return family_.lock(); }
 

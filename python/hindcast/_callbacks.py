@@ -49,7 +49,7 @@ class Kind:
     def function(self) -> Callable[..., Any]:
         return self.owner._function
 
-    def run(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, bool]:
+    def run(self, tensors: Sequence[torch.Tensor], call: Optional[Call]) -> tuple[Any, bool]:
         """Runs the function on these tensors. True: it wrote to containers among the arguments, which follow its result."""
         if self._firsts is not None:
             tensors = [tensors[first] for first in self._firsts]
@@ -61,8 +61,8 @@ class Kind:
         try:
             result = self.function(*arguments[0], **arguments[1])
         except BaseException:
-            if own and thread.call is not None:
-                thread.call.changed = arguments
+            if own and call is not None:
+                call.arguments_after_error = arguments
             raise
         after, spec = flatten(arguments)
         if own and type(result) is not torch.Tensor:
@@ -90,7 +90,7 @@ def _run_function(
             if call.tensors and len(tensors) == len(call.tensors) and all(map(operator.is_, tensors, call.tensors)):
                 # No trace: the function gets its caller's arguments, and the caller its result.
                 args, kwargs = call.arguments
-                call.changed = None
+                call.arguments_after_error = None
                 call.result = call.owner.run_itself(args, kwargs)
                 return [], EAGER, "", 0, None
         # A reset() on another thread may have dropped the kind since the call began.
@@ -108,7 +108,7 @@ def _run_function(
         try:
             owner = kind.owner
             with numbers_for_python(), known_of_stand_ins(), notices_gradients():
-                result, writes = kind.run(tensors)
+                result, writes = kind.run(tensors, call)
         finally:
             if call is not None:
                 call.imports = call.imports or len(sys.modules) != modules

@@ -65,7 +65,7 @@ def key_of(leaf: Any) -> Any:
 class Call:
     """A call's arguments, flattened."""
 
-    __slots__ = ("arguments", "began", "changed", "classes", "clears_gradients", "containers", "depth", "draws", "firsts", "generators", "imports", "key", "kind", "makes_objects", "objects", "outer", "owner", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
+    __slots__ = ("arguments", "arguments_after_error", "began", "classes", "clears_gradients", "containers", "depth", "draws", "firsts", "generators", "imports", "key", "kind", "makes_objects", "objects", "outer", "owner", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises Untraceable."""
@@ -84,7 +84,7 @@ class Call:
         self.imports = False  # whether modules were imported while the function ran
         self.was_run = False  # whether the function ran in this call, traced or eagerly
         self.result: Any = None  # the result of an eager call
-        self.changed: Any = None  # the function's copies of the arguments, if it has thrown: it may have written to lists and dicts
+        self.arguments_after_error: Any = None  # the function's copies of them, to whose lists and dicts it may have written
         self.stand_ins: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = []  # passed to the function, each with its tensor
         self.tensors: list[torch.Tensor] = []
         self.objects: list[Any] = []  # compared by identity and by their observable contents
@@ -111,12 +111,11 @@ class Call:
         self._find_shared()
 
     def write_back(self) -> None:
-        """Applies what the function has written to lists and dicts before it threw."""
-        if self.changed is None:
-            return
-        alive = {id(stand_in()): given for stand_in, given in self.stand_ins if stand_in() is not None}
-        changed, self.changed = self.changed, None
-        write_back(self.arguments, tree_map(lambda leaf: alive.get(id(leaf), leaf), changed))
+        """Updates lists and dicts among the arguments with what the function wrote to its copies before it raised."""
+        after, self.arguments_after_error = self.arguments_after_error, None
+        if after is not None:
+            given = {id(stand_in()): tensor for stand_in, tensor in self.stand_ins if stand_in() is not None}
+            write_back(self.arguments, tree_map(lambda leaf: given.get(id(leaf), leaf), after))
 
     def _find_shared(self) -> None:
         """``f(x, x)`` sees one tensor, as in ``query is key``, and a write to it at both places."""

@@ -178,7 +178,7 @@ class Block(torch.nn.Module):
         return self.norm(self.linear(x)).tanh()
 
 
-LOSSES = {
+RECOMPUTED = {
     "an expanded gradient": lambda block, x: checkpoint(block, x, use_reentrant=False).sum(),
     "one result": lambda block, x: (checkpoint(block, x, use_reentrant=False), x * 2),
     "the other result": lambda block, x: (x * 2, checkpoint(block, x, use_reentrant=False)),
@@ -189,7 +189,7 @@ LOSSES = {
 
 @pytest.mark.parametrize("is_expanded", [False, True])
 @pytest.mark.parametrize("counts", [False, True])
-@pytest.mark.parametrize("function", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("function", RECOMPUTED.values(), ids=RECOMPUTED)
 def test_a_checkpoint_is_recomputed_as_often_as_in_eager_mode(function, counts, is_expanded):
     outcomes = []
     for compiles in (False, True):
@@ -244,3 +244,20 @@ def test_a_number_that_differs_before_there_is_a_program(recomputes, first_has_b
                 result.sum().backward()
             outcomes.append([result, x.grad])
         torch.testing.assert_close(*outcomes)
+
+
+def test_a_cache_for_each_size_is_no_reason_to_run_eagerly():
+    """A traced call keeps its size's mask, and its backward does not begin there."""
+    masks = {}
+
+    def function(x):
+        rows = x.shape[0]
+        if rows not in masks:
+            masks[rows] = torch.ones(rows, rows, dtype=x.dtype).tril()
+        return checkpoint(lambda each: (masks[rows] @ each).tanh(), x, use_reentrant=False)
+
+    compiled = hindcast.aot_function(function)
+    for rows in (3, 4, 5, 6) * 3:
+        x = torch.randn(rows, 2, dtype=torch.float64, requires_grad=True)
+        torch.testing.assert_close(torch.autograd.grad(compiled(x).sum(), x), torch.autograd.grad(function(x).sum(), x))
+    assert compiled.stats()["eager"] == 0
